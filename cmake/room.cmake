@@ -1,0 +1,35 @@
+# A room is one folder of src/ and one static library. linkcpp_room(NAME [USES room…] [LINK library…] FILES file…)
+
+set(linkcpp_warnings -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wcast-align -Wno-missing-field-initializers)
+# Expert outputs are combined with one rounding per multiplication and one per addition, as ggml does it:
+# a fused multiply-add would change the last bit.
+set(linkcpp_exact -ffp-contract=off)
+
+add_library(linkcpp_options INTERFACE)
+target_compile_options(linkcpp_options INTERFACE ${linkcpp_warnings} ${linkcpp_exact} -fvisibility=hidden)
+target_include_directories(linkcpp_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(linkcpp_options INTERFACE LINKCPP_VERSION="${PROJECT_VERSION}")
+if(LINKCPP_SANITIZE STREQUAL "address")
+  set(linkcpp_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+elseif(LINKCPP_SANITIZE STREQUAL "thread")
+  set(linkcpp_sanitizers -fsanitize=thread -fno-omit-frame-pointer)
+elseif(LINKCPP_SANITIZE)
+  message(FATAL_ERROR "LINKCPP_SANITIZE is '${LINKCPP_SANITIZE}'; it can be 'address' or 'thread'")
+endif()
+target_compile_options(linkcpp_options INTERFACE ${linkcpp_sanitizers})
+target_link_options(linkcpp_options INTERFACE ${linkcpp_sanitizers})
+
+function(linkcpp_room name)
+  cmake_parse_arguments(ROOM "" "" "USES;LINK;FILES" ${ARGN})
+  list(TRANSFORM ROOM_USES PREPEND linkcpp_)
+  add_library(linkcpp_${name} STATIC ${ROOM_FILES})
+  target_link_libraries(linkcpp_${name} PUBLIC ${ROOM_USES} ${ROOM_LINK} PRIVATE linkcpp_options)
+  target_include_directories(linkcpp_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+endfunction()
+
+function(linkcpp_program name)
+  cmake_parse_arguments(PROGRAM "" "" "USES;LINK;FILES" ${ARGN})
+  list(TRANSFORM PROGRAM_USES PREPEND linkcpp_)
+  add_executable(${name} ${PROGRAM_FILES})
+  target_link_libraries(${name} PRIVATE ${PROGRAM_USES} ${PROGRAM_LINK} linkcpp_options)
+endfunction()

@@ -1,0 +1,76 @@
+#pragma once
+// The frame of the dispatch protocol: a fixed 64-byte header and a payload. docs/PROTOCOL.md is the specification, golden
+// tests hold the two together. The layout of the header and of HELLO/WELCOME never changes between protocol versions.
+// No I/O here: bytes in, frames out. A FrameReader belongs to one connection and one thread.
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+#include <array>
+#include <optional>
+
+namespace linkcpp::wire {
+
+constexpr uint16_t protocol_version = 1;      ///< what we speak
+constexpr uint16_t protocol_version_min = 1;  ///< the oldest that we can speak
+constexpr size_t header_bytes = 64;
+constexpr std::array<uint8_t, 4> magic = {'L', 'C', 'P', 'P'};
+
+/// Before the handshake is over a frame's payload is at most this.
+constexpr uint32_t max_handshake_payload = 4096;
+/// The most that any peer may announce as its cap: 4096 rows of n_embd 3072, 8 experts, as f32, fits three times over.
+constexpr uint32_t max_payload_limit = 1u << 30;
+constexpr uint32_t max_tile_rows = 64;
+
+enum class FrameType : uint8_t {
+    hello = 1, welcome = 2, program = 3, compute = 4, result = 5, refuse = 6, credit = 7, ping = 8, pong = 9, goaway = 10,
+};
+const char* frame_type_name(FrameType type);
+
+/// The first 16 bytes of a slice's digest; all zero where a frame concerns no slice.
+using SliceId = std::array<uint8_t, 16>;
+
+constexpr uint8_t flag_last_tile = 1;  ///< RESULT: the request is complete with this tile
+
+struct FrameHeader {
+    uint16_t version = protocol_version;
+    FrameType type = FrameType::ping;
+    uint8_t flags = 0;
+    uint64_t request = 0;         ///< chosen by the sender of COMPUTE/PROGRAM, echoed in RESULT/REFUSE
+    SliceId slice{};
+    uint32_t layer = 0;
+    uint32_t rows = 0;            ///< COMPUTE: output rows asked for; RESULT: rows of this tile
+    uint32_t row_offset = 0;      ///< RESULT: index of the tile's first row
+    uint16_t attempt = 0;
+    uint32_t time_allowed_ms = 0; ///< COMPUTE: relative; 0 = no limit
+    bool operator==(const FrameHeader&) const = default;
+};
+
+/// A complete frame, header and payload, ready to send. The payload length and the checksum (XXH3-64 over header and
+/// payload, the checksum field taken as zero) are filled in. `frame` must start with header_bytes of room.
+void seal_frame(const FrameHeader& header, Bytes& frame);
+
+struct Frame {
+    FrameHeader header;
+    ByteSpan payload;             ///< valid until the next call of the reader
+};
+
+class FrameReader {
+  public:
+    explicit FrameReader(uint32_t max_payload = max_handshake_payload) : max_payload_(max_payload) {}
+
+    void set_max_payload(uint32_t max_payload) { max_payload_ = max_payload; }
+    /// Appends received bytes. Never more than one header and max_payload are kept beyond what next() returned.
+    void feed(ByteSpan bytes);
+    /// The next complete frame; nullopt: more bytes are needed. An error (corrupt: magic, unknown type, reserved bits,
+    /// checksum; exhausted: payload over the cap; mismatch: version) is final: the connection must be closed.
+    /// Length checks come before any allocation of that length.
+    Result<std::optional<Frame>> next();
+
+  private:
+    Bytes buffer_;
+    size_t begin_ = 0;
+    uint32_t max_payload_;
+};
+
+}  // namespace linkcpp::wire

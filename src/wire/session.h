@@ -1,0 +1,75 @@
+#pragma once
+// One end of a connection as a state machine without I/O: which frame is allowed when, version negotiation, caps and
+// credit. Bytes go in through feed(), events come out through a handler, frames to send are returned or queued by the
+// owner. The connecting side (backbone) speaks first with HELLO; the accepting side (worker) answers WELCOME, or GOAWAY
+// when the versions do not meet. Belongs to one thread.
+
+#include "wire/messages.h"
+
+namespace linkcpp::wire {
+
+enum class Side { backbone, worker };
+
+/// What a session reports. Payload spans are valid during the call only. Default: ignore.
+class SessionHandler {
+  public:
+    virtual ~SessionHandler() = default;
+    virtual void on_hello(const Hello&) {}                               ///< worker side; answer with welcome_for()
+    virtual void on_welcome(const Welcome&) {}                           ///< backbone side: the handshake is over
+    virtual void on_program(const FrameHeader&, ProgramFrame&&) {}
+    virtual void on_compute(const FrameHeader&, Compute&&) {}
+    virtual void on_result(const FrameHeader&, const ResultTile&) {}
+    virtual void on_refuse(const FrameHeader&, const Refuse&) {}
+    virtual void on_credit(const Credit&) {}
+    virtual void on_ping(const Ping&) {}
+    virtual void on_pong(const Pong&) {}
+    virtual void on_goaway(const GoAway&) {}
+    /// A COMPUTE or PROGRAM whose frame is sound but whose content is not: answer with REFUSE malformed, keep going.
+    virtual void on_malformed_request(const FrameHeader&, const Status&) {}
+};
+
+class Session {
+  public:
+    /// `max_payload`: largest payload this end accepts once the handshake is over.
+    Session(Side side, uint32_t max_payload);
+
+    /// Processes received bytes. An error is final (corrupt, exhausted, mismatch: two versions that do not meet, or a
+    /// frame that is not allowed now): close the connection, after sending goaway_for(error) if there is room.
+    Status feed(ByteSpan bytes, SessionHandler& handler);
+
+    bool established() const { return state_ == State::open; }
+    /// Largest payload the other end accepts; 0 before the handshake is over.
+    uint32_t peer_max_payload() const { return peer_max_payload_; }
+
+    /// Worker side: the WELCOME frame for a HELLO that on_hello() reported. Opens the session.
+    Bytes welcome_for(const Hello& hello, Welcome welcome);
+
+    static Bytes goaway_for(const Status& error);
+
+  private:
+    enum class State { waiting_hello, waiting_welcome, answering, open };
+    Status dispatch(const Frame& frame, SessionHandler& handler);
+    Side side_;
+    State state_;
+    FrameReader reader_;
+    uint32_t max_payload_;
+    uint32_t peer_max_payload_ = 0;
+};
+
+/// Byte credit of one direction of a connection (back pressure). The receiver grants, the sender spends before it sends.
+class CreditWindow {
+  public:
+    explicit CreditWindow(uint64_t initial = 0) : left_(initial) {}
+    /// False: not enough left; nothing was spent. A frame larger than the whole window may be sent when nothing is
+    /// under way (`under_way` bytes = 0), so that it cannot wait for ever.
+    bool spend(uint64_t bytes);
+    void grant(uint64_t bytes);
+    uint64_t left() const { return left_; }
+    uint64_t under_way() const { return under_way_; }
+
+  private:
+    uint64_t left_;
+    uint64_t under_way_ = 0;
+};
+
+}  // namespace linkcpp::wire
