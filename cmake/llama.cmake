@@ -1,5 +1,8 @@
 # llama.cpp, as published: one shared-library build whose backends are modules, used by everything here.
 # Only the targets that something of ours needs are built (EXCLUDE_FROM_ALL, then LINKCPP_LLAMA_TOOLS).
+#
+# Whatever LINKCPP_SANITIZE says, these sources are compiled with the same flags, so that the compiler cache serves all
+# presets. For the same reason nothing here may depend on the build folder's name.
 
 if(LINKCPP_LLAMA_DIR)
   if(NOT EXISTS ${LINKCPP_LLAMA_DIR}/ggml/src/ggml-backend-impl.h)
@@ -20,8 +23,8 @@ set(GGML_NATIVE OFF CACHE BOOL "" FORCE)
 # Our workers keep one thread pool for life and let it sleep between requests; with OpenMP ggml ignores thread pools.
 set(GGML_OPENMP OFF CACHE BOOL "" FORCE)
 set(LLAMA_BUILD_COMMON ON CACHE BOOL "" FORCE)
-set(LLAMA_BUILD_TOOLS ON CACHE BOOL "" FORCE)
-set(LLAMA_BUILD_SERVER ON CACHE BOOL "" FORCE)
+set(LLAMA_BUILD_TOOLS ${LINKCPP_STOCK_TOOLS} CACHE BOOL "" FORCE)
+set(LLAMA_BUILD_SERVER ${LINKCPP_STOCK_TOOLS} CACHE BOOL "" FORCE)
 set(LLAMA_TOOLS_INSTALL OFF CACHE BOOL "" FORCE)
 foreach(unwanted TESTS EXAMPLES APP UI)
   set(LLAMA_BUILD_${unwanted} OFF CACHE BOOL "" FORCE)
@@ -52,7 +55,10 @@ endif()
 add_subdirectory(${linkcpp_llama_dir} ${CMAKE_BINARY_DIR}/llama EXCLUDE_FROM_ALL)
 
 # The stock tools that the demo, the tests and the benchmarks run beside our own.
-set(LINKCPP_LLAMA_TOOLS llama-completion llama-server llama-bench llama-batched-bench llama-perplexity llama-quantize)
+set(LINKCPP_LLAMA_TOOLS "")
+if(LINKCPP_STOCK_TOOLS)
+  set(LINKCPP_LLAMA_TOOLS llama-completion llama-server llama-bench llama-batched-bench llama-perplexity llama-quantize)
+endif()
 add_custom_target(linkcpp-llama-tools ALL DEPENDS ${LINKCPP_LLAMA_TOOLS})
 
 # The interface between ggml and its backends is internal to ggml; it is only for the room `backend`.
