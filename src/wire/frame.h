@@ -52,7 +52,7 @@ void seal_frame(const FrameHeader& header, Bytes& frame);
 
 struct Frame {
     FrameHeader header;
-    ByteSpan payload;             ///< valid until the next call of the reader
+    ByteSpan payload;             ///< valid until the next call of the reader; not aligned
 };
 
 class FrameReader {
@@ -60,7 +60,10 @@ class FrameReader {
     explicit FrameReader(uint32_t max_payload = max_handshake_payload) : max_payload_(max_payload) {}
 
     void set_max_payload(uint32_t max_payload) { max_payload_ = max_payload; }
-    /// Appends received bytes. Never more than one header and max_payload are kept beyond what next() returned.
+    /// From now on only frames of this version (HELLO, WELCOME and GOAWAY, whose layout is that of all versions, apart).
+    void set_version(uint16_t version) { version_ = version; }
+    /// Appends received bytes. Call next() until it has no more before the next feed(): then less than one frame is
+    /// kept, and a payload is copied once, from the received bytes into the buffer.
     void feed(ByteSpan bytes);
     /// The next complete frame; nullopt: more bytes are needed. An error (corrupt: magic, unknown type, reserved bits,
     /// checksum; exhausted: payload over the cap; mismatch: version) is final: the connection must be closed.
@@ -68,9 +71,13 @@ class FrameReader {
     Result<std::optional<Frame>> next();
 
   private:
+    Status fail(Status error);
+
     Bytes buffer_;
-    size_t begin_ = 0;
+    size_t begin_ = 0;            ///< bytes of buffer_ that next() has returned
     uint32_t max_payload_;
+    uint16_t version_ = 0;        ///< 0: any that we can speak
+    Status error_;                ///< the first error, for good
 };
 
 }  // namespace linkcpp::wire

@@ -10,13 +10,21 @@
 
 namespace linkcpp::wire {
 
+// Longest strings of a handshake, so that a WELCOME with all its slices fits into max_handshake_payload. An encoder cuts
+// `build`, and leaves out a numeric class or identity that is longer: half of one would be another one.
+constexpr size_t max_build_bytes = 128, max_numeric_class_bytes = 512, max_identity_bytes = 352;
+/// Layers and experts are counted below these; an offer beyond them is refused.
+constexpr uint32_t max_layers = 1u << 16, max_experts = 1u << 16;
+constexpr size_t max_program_code = 4096;
+constexpr size_t max_message_bytes = 1000;
+
 /// HELLO, from the side that connected (a backbone). Layout fixed for all versions.
 struct Hello {
     uint16_t version_min = protocol_version_min, version_max = protocol_version;
     uint32_t max_payload = 0;     ///< largest payload this side accepts, bytes
     uint64_t credit = 0;          ///< bytes of RESULT payload the other side may have under way
     std::string build;            ///< "linkcpp 0.1.0, ggml 0.23.0 (80fb11a)", for people
-    std::string numeric_class;    ///< see docs/PROTOCOL.md; equal strings mean bit-equal results
+    std::string numeric_class;    ///< see docs/PROTOCOL.md; equal strings mean bit-equal results, empty equals none
     std::string identity;         ///< proof of identity; empty where the transport vouches (loopback)
     bool operator==(const Hello&) const = default;
 };
@@ -81,7 +89,7 @@ const char* refuse_code_name(RefuseCode code);
 
 struct Refuse {
     RefuseCode code = RefuseCode::busy;
-    std::string message;          ///< at most 1000 bytes are sent
+    std::string message;          ///< at most max_message_bytes are sent
     bool operator==(const Refuse&) const = default;
 };
 
@@ -95,6 +103,7 @@ struct Pong {
     int8_t temperature_c = 127;   ///< 127: unknown
     bool operator==(const Pong&) const = default;
 };
+/// Layout fixed for all versions. A reason that this version does not know is read as `failed`.
 struct GoAway { RefuseCode reason = RefuseCode::draining; std::string message; bool operator==(const GoAway&) const = default; };
 
 // Encoders return a complete frame. `header` carries request, slice, layer, attempt…; type, rows and length are set here.
@@ -122,7 +131,9 @@ Result<Ping> decode_ping(const Frame&);
 Result<Pong> decode_pong(const Frame&);
 Result<GoAway> decode_goaway(const Frame&);
 
-/// Bytes a COMPUTE payload takes, for caps and credit.
+/// Bytes a COMPUTE payload takes, for caps and credit. UINT64_MAX where the sum does not fit.
 uint64_t compute_payload_bytes(Output output, uint64_t n_x, uint64_t n_in, uint64_t n_pairs, bool weighted);
+/// Bytes a RESULT payload of one tile takes.
+uint64_t result_payload_bytes(uint64_t n_out, uint64_t n_rows);
 
 }  // namespace linkcpp::wire

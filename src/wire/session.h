@@ -10,6 +10,11 @@ namespace linkcpp::wire {
 
 enum class Side { backbone, worker };
 
+/// The protocol versions that an end can speak, both included.
+struct VersionRange {
+    uint16_t min = protocol_version_min, max = protocol_version;
+};
+
 /// What a session reports. Payload spans are valid during the call only. Default: ignore.
 class SessionHandler {
   public:
@@ -31,29 +36,46 @@ class SessionHandler {
 class Session {
   public:
     /// `max_payload`: largest payload this end accepts once the handshake is over.
-    Session(Side side, uint32_t max_payload);
+    Session(Side side, uint32_t max_payload, VersionRange versions = {});
 
-    /// Processes received bytes. An error is final (corrupt, exhausted, mismatch: two versions that do not meet, or a
-    /// frame that is not allowed now): close the connection, after sending goaway_for(error) if there is room.
+    /// Processes received bytes. An error is final (corrupt: bytes or a frame that is not allowed now; exhausted: over a
+    /// cap; mismatch: two versions that do not meet): close the connection, after sending goaway_for(error) if there is
+    /// room. The handler must not destroy the session or feed it; what must end it waits until feed() returns.
     Status feed(ByteSpan bytes, SessionHandler& handler);
 
     bool established() const { return state_ == State::open; }
     /// Largest payload the other end accepts; 0 before the handshake is over.
     uint32_t peer_max_payload() const { return peer_max_payload_; }
+    /// The version that both ends speak; 0 before the handshake is over.
+    uint16_t version() const { return version_; }
 
-    /// Worker side: the WELCOME frame for a HELLO that on_hello() reported. Opens the session.
+    /// Backbone side: the HELLO frame, with this end's versions and cap filled in.
+    Bytes hello_for(Hello hello) const;
+    /// Worker side: the WELCOME frame for a HELLO that on_hello() reported, with the version and this end's cap filled
+    /// in. Opens the session.
     Bytes welcome_for(const Hello& hello, Welcome welcome);
 
+    /// The GOAWAY that tells the other end why feed() failed.
     static Bytes goaway_for(const Status& error);
 
   private:
     enum class State { waiting_hello, waiting_welcome, answering, open };
     Status dispatch(const Frame& frame, SessionHandler& handler);
+    Status dispatch_request(const Frame& frame, SessionHandler& handler);
+    Status dispatch_answer(const Frame& frame, SessionHandler& handler);
+    Status dispatch_either(const Frame& frame, SessionHandler& handler);
+    Status receive_hello(const Frame& frame, SessionHandler& handler);
+    Status receive_welcome(const Frame& frame, SessionHandler& handler);
+    bool allowed(FrameType type) const;
+    void open(uint16_t version, uint32_t peer_max_payload);
+
     Side side_;
     State state_;
+    VersionRange versions_;
     FrameReader reader_;
     uint32_t max_payload_;
     uint32_t peer_max_payload_ = 0;
+    uint16_t version_ = 0;
 };
 
 /// Byte credit of one direction of a connection (back pressure). The receiver grants, the sender spends before it sends.
@@ -70,6 +92,7 @@ class CreditWindow {
   private:
     uint64_t left_;
     uint64_t under_way_ = 0;
+    uint64_t debt_ = 0;           ///< what a frame larger than the window took beyond it; grants pay it back first
 };
 
 }  // namespace linkcpp::wire

@@ -1,0 +1,198 @@
+#include "net/tcp_connection.h"
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
+#include <fmt/format.h>
+
+namespace linkcpp::net {
+
+namespace {
+
+constexpr size_t max_buffers_per_write = 64;  // what one writev of Asio takes
+// How long a closing connection may take: to send what is queued (renewed with progress), and then to see the peer's end.
+constexpr std::chrono::seconds flush_limit{5}, linger_limit{1};
+
+std::string name_of(const tcp::socket& socket) {
+    ErrorCode error;
+    const tcp::endpoint endpoint = socket.remote_endpoint(error);
+    return error ? "unknown" : Address{endpoint.address().to_string(), endpoint.port()}.str();
+}
+
+bool would_block(const ErrorCode& error) {
+    return error == asio::error::would_block || error == asio::error::try_again || error == asio::error::interrupted;
+}
+
+}  // namespace
+
+Connection::Connection(TcpShared& shared, tcp::socket socket)
+    : shared_(shared), socket_(std::move(socket)), closing_timer_(shared.io), peer_(name_of(socket_)) {
+    ErrorCode ignored;  // a connection that broke meanwhile shows at the first read
+    socket_.set_option(tcp::no_delay(true), ignored);
+    socket_.non_blocking(true, ignored);
+}
+
+std::unique_ptr<Link> Connection::make_link() {
+    auto link = std::make_unique<TcpLink>(shared_from_this());
+    link_ = link.get();
+    arm_read();
+    return link;
+}
+
+// --- reading ---------------------------------------------------------------------------------------------------------
+
+void Connection::arm_read() {
+    if (read_armed_) return;
+    read_armed_ = true;
+    socket_.async_wait(tcp::socket::wait_read,
+                       [self = shared_from_this()](const ErrorCode& error) { self->on_readable(error); });
+}
+
+void Connection::on_readable(const ErrorCode& error) {
+    read_armed_ = false;
+    if (error || state_ == State::closed || state_ == State::flushing || (state_ == State::open && !reading_)) return;
+    // One buffer per turn, so that a fast peer does not keep the others waiting.
+    if (read_once() && (state_ == State::lingering || (state_ == State::open && reading_))) arm_read();
+}
+
+/// False: the connection is over.
+bool Connection::read_once() {
+    ErrorCode error;
+    const size_t n_bytes = socket_.read_some(asio::buffer(shared_.read_buffer), error);
+    if (would_block(error)) return true;
+    if (error) {
+        fail(error);
+        return false;
+    }
+    if (state_ == State::open) deliver({shared_.read_buffer.data(), n_bytes});
+    return state_ != State::closed;
+}
+
+void Connection::deliver(ByteSpan bytes) {
+    if (!link_ || !link_->on_bytes) return;
+    // The callback may destroy the link that holds it, so it runs from here and goes back if the link is still there.
+    auto callback = std::move(link_->on_bytes);
+    link_->on_bytes = nullptr;
+    callback(bytes);
+    if (link_ && !link_->on_bytes) link_->on_bytes = std::move(callback);
+}
+
+void Connection::set_reading(bool reading) {
+    reading_ = reading;
+    if (reading && state_ == State::open) arm_read();
+}
+
+// --- writing ---------------------------------------------------------------------------------------------------------
+
+void Connection::send(Bytes bytes) {
+    if (state_ != State::open || bytes.empty()) return;
+    unsent_ += bytes.size();
+    queue_.push_back(std::move(bytes));
+    if (!writing_) start_write();
+}
+
+void Connection::start_write() {
+    std::vector<asio::const_buffer> buffers;
+    buffers.reserve(std::min(queue_.size(), max_buffers_per_write));
+    size_t skip = front_sent_;
+    for (const Bytes& bytes : queue_) {
+        if (buffers.size() == max_buffers_per_write) break;
+        buffers.emplace_back(bytes.data() + skip, bytes.size() - skip);
+        skip = 0;
+    }
+    writing_ = true;
+    socket_.async_write_some(buffers, [self = shared_from_this()](const ErrorCode& error, size_t n_bytes) {
+        self->on_written(error, n_bytes);
+    });
+}
+
+void Connection::on_written(const ErrorCode& error, size_t n_bytes) {
+    writing_ = false;
+    if (state_ == State::closed) return;
+    if (error) {
+        // The peer may have said why before it closed: what it sent is still there to be read.
+        while (state_ == State::open && reading_) {
+            ErrorCode stop;
+            const size_t n_read = socket_.read_some(asio::buffer(shared_.read_buffer), stop);
+            if (stop || n_read == 0) break;
+            deliver({shared_.read_buffer.data(), n_read});
+        }
+        if (state_ != State::closed) fail(error);
+        return;
+    }
+    unsent_ -= n_bytes;
+    front_sent_ += n_bytes;
+    while (!queue_.empty() && front_sent_ >= queue_.front().size()) {
+        front_sent_ -= queue_.front().size();
+        queue_.pop_front();
+    }
+    if (!queue_.empty()) {
+        if (state_ == State::flushing) limit_closing();
+        start_write();
+    } else if (state_ == State::flushing) {
+        linger();
+    }
+}
+
+// --- the end ---------------------------------------------------------------------------------------------------------
+
+void Connection::fail(const ErrorCode& error) {
+    const bool tell = state_ == State::open && link_;
+    const bool ended = error == asio::error::eof;
+    TcpLink* link = link_;
+    shut();
+    if (!tell) return;
+    link_ = nullptr;
+    auto callback = std::move(link->on_closed);
+    link->on_closed = nullptr;
+    if (!callback) return;
+    callback(ended ? Status(Code::unavailable, fmt::format("{} closed the connection", peer_))
+                   : Status(Code::io, fmt::format("the connection to {} broke: {}", peer_, error.message())));
+}
+
+void Connection::close(bool flush) {
+    link_ = nullptr;
+    if (state_ != State::open) {
+        if (!flush) shut();
+        return;
+    }
+    if (!flush) return shut();
+    state_ = State::flushing;
+    limit_closing();
+    if (!writing_) linger();
+}
+
+/// Everything is sent. A socket that is closed while it holds unread input resets the connection, and the reset can destroy
+/// at the peer what we have just sent; so say that we are done and read on, for a moment, until the peer is done too.
+void Connection::linger() {
+    state_ = State::lingering;
+    ErrorCode error;
+    socket_.shutdown(tcp::socket::shutdown_send, error);
+    if (error) return shut();
+    limit_closing();
+    arm_read();
+}
+
+void Connection::limit_closing() {
+    closing_timer_.expires_after(state_ == State::flushing ? flush_limit : linger_limit);
+    closing_timer_.async_wait([self = shared_from_this()](const ErrorCode& error) {
+        if (!error) self->shut();
+    });
+}
+
+void Connection::detach() {
+    // A link that was closed with `flush` goes on sending after its owner forgot it.
+    if (state_ == State::open) shut();
+    link_ = nullptr;
+}
+
+void Connection::shut() {
+    state_ = State::closed;
+    ErrorCode ignored;
+    socket_.close(ignored);
+    closing_timer_.cancel();
+    if (!writing_) queue_.clear();
+    unsent_ = 0;
+}
+
+}  // namespace linkcpp::net

@@ -1,0 +1,11 @@
+#pragma once
+// The checksum of a frame. It finds accidents (a broken cable, memory or proxy), not attackers. Pure; any thread.
+
+#include "base/bytes.h"
+
+namespace linkcpp::wire {
+
+/// XXH3-64 with seed 0.
+uint64_t checksum(ByteSpan bytes);
+
+}  // namespace linkcpp::wire
