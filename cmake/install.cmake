@@ -25,7 +25,8 @@ foreach(target ${linkcpp_own} ${linkcpp_shared} ${LINKCPP_LLAMA_TOOLS})
   install(TARGETS ${target}
           RUNTIME DESTINATION ${linkcpp_home}
           LIBRARY DESTINATION ${linkcpp_home} NAMELINK_SKIP
-          PUBLIC_HEADER DESTINATION ${linkcpp_home}/include EXCLUDE_FROM_ALL COMPONENT unused)
+          PUBLIC_HEADER DESTINATION include COMPONENT headers EXCLUDE_FROM_ALL
+          PRIVATE_HEADER DESTINATION include COMPONENT headers EXCLUDE_FROM_ALL)
 endforeach()
 
 foreach(program linkcpp linkcpp-expert-worker linkcpp-hub)
