@@ -1,0 +1,283 @@
+#include "dispatch/dispatcher.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace linkcpp::dispatch {
+
+namespace {
+
+constexpr Duration tick_interval = 25ms;
+constexpr uint16_t max_attempts = 100;  // of one job: something is wrong with all of them, not with one
+
+}  // namespace
+
+Dispatcher::Dispatcher(net::Network& network, Settings settings, std::vector<net::Address> workers, PeerCheck* check)
+    : network_(network), settings_(std::move(settings)) {
+    PeerObserver& self = *this;
+    for (net::Address& address : workers) {
+        round_trips_.push_back(std::make_unique<LatencyWindow>());
+        peers_.push_back(std::make_unique<Peer>(network_, settings_, check, self, std::move(address), *round_trips_.back()));
+    }
+}
+
+Dispatcher::~Dispatcher() {
+    *alive_ = false;
+    network_.loop().cancel(ticker_);
+}
+
+void Dispatcher::connect() {
+    if (first_connect_.count() >= 0) return;
+    first_connect_ = network_.loop().now();
+    for (auto& peer : peers_) peer->start();
+    keep_ticking();
+}
+
+bool Dispatcher::settled() const {
+    return network_.loop().now() - first_connect_ >= settings_.settle_timeout ||
+           std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->settled(); });
+}
+
+void Dispatcher::when_settled(std::function<void()> ready) {
+    connect();
+    if (settled()) return ready();
+    waiting_for_settled_.push_back(std::move(ready));
+}
+
+Status Dispatcher::run(const ExpertJob& job, JobResult& result) {
+    std::mutex mutex;
+    std::condition_variable finished;
+    bool is_finished = false;
+    Status status;
+    network_.loop().post([&] {
+        start(job, [&](Status job_status, JobResult job_result) {
+            const std::lock_guard lock(mutex);
+            status = std::move(job_status);
+            result = std::move(job_result);
+            is_finished = true;
+            finished.notify_one();  // under the lock: the waiting thread's stack holds the condition
+        });
+    });
+    std::unique_lock lock(mutex);
+    finished.wait(lock, [&] { return is_finished; });
+    return status;
+}
+
+void Dispatcher::start(const ExpertJob& job, Done done) {
+    const uint64_t id = next_id_++;
+    Running& running = jobs_[id];
+    running.job = job;
+    running.done = std::move(done);
+    running.result.rows.resize(static_cast<size_t>(job.n_pairs()) * job.program->n_out);
+    running.result.state.resize(job.n_pairs(), RowState::missing);
+    running.open.resize(job.n_pairs());
+    for (uint32_t pair = 0; pair < job.n_pairs(); ++pair) running.open[pair] = pair;
+    totals_.jobs += 1;
+    totals_.tokens += job.n_tokens;
+    when_settled([this, id, alive = alive_] {
+        if (*alive) assign(id);
+    });
+    keep_ticking();
+}
+
+std::vector<Holder> Dispatcher::candidates(uint32_t layer) const {
+    std::vector<Holder> holders;
+    for (uint32_t p = 0; p < peers_.size(); ++p) {
+        const Peer& peer = *peers_[p];
+        if (!peer.ready()) continue;
+        for (uint32_t o = 0; o < peer.offers().size(); ++o) {
+            const wire::SliceOffer& offer = peer.offers()[o];
+            if (layer < offer.layer_begin || layer >= offer.layer_end) continue;
+            holders.push_back({p, o, offer.expert_begin, offer.expert_end, peer.numeric_class() == settings_.numeric_class, peer.expected()});
+        }
+    }
+    return holders;
+}
+
+void Dispatcher::assign(uint64_t id) {
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) return;
+    Running& running = found->second;
+    const ExpertJob& job = running.job;
+    if (running.attempt >= max_attempts) return finish(id, nobody_holds(running));
+
+    std::vector<uint32_t> experts;
+    for (uint32_t pair : running.open) experts.push_back(static_cast<uint32_t>(job.expert[pair]));
+    std::sort(experts.begin(), experts.end());
+    experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
+    const std::vector<Holder> holders = candidates(job.layer);
+    const std::vector<int> chosen = place(experts, holders);
+
+    std::vector<std::vector<uint32_t>> share(holders.size());
+    std::vector<uint32_t> left;
+    for (uint32_t pair : running.open) {
+        const auto expert = std::lower_bound(experts.begin(), experts.end(), static_cast<uint32_t>(job.expert[pair]));
+        const int holder = chosen[static_cast<size_t>(expert - experts.begin())];
+        (holder == no_holder ? left : share[static_cast<size_t>(holder)]).push_back(pair);
+    }
+    running.open.clear();
+    running.attempt += 1;
+    if (!left.empty() && job.accept_missing) {
+        totals_.rows_missing += left.size();  // they stay `missing`: the caller's own
+        left.clear();
+    }
+    running.open = std::move(left);
+    if (running.open.empty()) {
+        running.stuck = false;
+    } else if (!running.stuck) {
+        running.stuck = true;
+        running.stuck_since = network_.loop().now();
+    }
+    // Counted before the first is sent: a request may fail at once, and the job must not look finished then.
+    const auto asked = static_cast<size_t>(std::count_if(share.begin(), share.end(), [](const auto& pairs) { return !pairs.empty(); }));
+    running.parts += asked;
+    for (size_t h = 0; h < holders.size(); ++h) {
+        if (!share[h].empty()) send_part(id, running, holders[h].peer, holders[h].offer, std::move(share[h]));
+        if (!jobs_.contains(id)) return;
+    }
+    if (running.parts == 0 && running.open.empty()) finish(id, {});
+}
+
+void Dispatcher::send_part(uint64_t id, Running& running, uint32_t peer, uint32_t offer, std::vector<uint32_t> pairs) {
+    Part part{id, peer, plan_request(running.job, std::move(pairs), peers_[peer]->offers()[offer].expert_begin, settings_.split)};
+    PeerRequest request;
+    request.id = next_id_++;
+    request.attempt = running.attempt;
+    request.layer = running.job.layer;
+    request.offer = offer;
+    request.program = running.job.program;
+    request.compute = std::move(part.plan.compute);
+    parts_.emplace(request.id, std::move(part));
+    peers_[peer]->send(std::move(request));
+}
+
+void Dispatcher::request_done(Peer&, uint64_t id, std::vector<float> rows) {
+    const auto found = parts_.find(id);
+    if (found == parts_.end()) return;
+    const Part part = std::move(found->second);
+    parts_.erase(found);
+    const auto job = jobs_.find(part.job);
+    if (job == jobs_.end()) return;
+    Running& running = job->second;
+    place_rows(part.plan, rows, running.job.program->n_out, running.result);
+    totals_.rows_remote += part.plan.pairs.size();
+    running.parts -= 1;
+    if (running.parts == 0 && running.open.empty()) finish(part.job, {});
+}
+
+void Dispatcher::request_failed(Peer& peer, uint64_t id, const Status& status) {
+    const auto found = parts_.find(id);
+    if (found == parts_.end()) return;
+    Part part = std::move(found->second);
+    parts_.erase(found);
+    const auto job = jobs_.find(part.job);
+    if (job == jobs_.end()) return;
+    Running& running = job->second;
+    running.last_trouble = status.in("worker " + peer.address().str());
+    running.parts -= 1;
+    running.open.insert(running.open.end(), part.plan.pairs.begin(), part.plan.pairs.end());
+    std::sort(running.open.begin(), running.open.end());
+    totals_.failovers += 1;
+    // Later, not now: the peer is in the middle of telling several requests, and its state has yet to settle. A peer that
+    // is only busy gets a moment before it is asked again.
+    const uint64_t job_id = part.job;
+    const auto again = [this, job_id, alive = alive_] {
+        if (*alive) assign(job_id);
+    };
+    if (peer.ready()) {
+        network_.loop().after(tick_interval, again);
+    } else {
+        network_.loop().post(again);
+    }
+}
+
+void Dispatcher::peer_changed(Peer&) {
+    // Called from inside a peer: act when its stack is gone.
+    network_.loop().post([this, alive = alive_] {
+        if (!*alive) return;
+        if (!waiting_for_settled_.empty() && settled()) {
+            for (auto& ready : std::exchange(waiting_for_settled_, {})) ready();
+        }
+        std::vector<uint64_t> stuck;
+        for (const auto& [id, running] : jobs_) {
+            if (running.stuck) stuck.push_back(id);
+        }
+        for (uint64_t id : stuck) assign(id);
+    });
+}
+
+void Dispatcher::keep_ticking() {
+    if (ticker_ == 0) ticker_ = network_.loop().after(tick_interval, [this] { tick(); });
+}
+
+void Dispatcher::tick() {
+    ticker_ = 0;
+    for (auto& peer : peers_) peer->tick();
+    if (!waiting_for_settled_.empty() && settled()) {
+        for (auto& ready : std::exchange(waiting_for_settled_, {})) ready();
+    }
+    const Instant now = network_.loop().now();
+    std::vector<uint64_t> hopeless;
+    for (const auto& [id, running] : jobs_) {
+        if (running.stuck && now - running.stuck_since >= settings_.no_holder) hopeless.push_back(id);
+    }
+    for (uint64_t id : hopeless) finish(id, nobody_holds(jobs_.at(id)));
+    if (!jobs_.empty() || !waiting_for_settled_.empty()) keep_ticking();
+}
+
+Status Dispatcher::nobody_holds(const Running& running) const {
+    std::vector<int> experts;
+    for (uint32_t pair : running.open) experts.push_back(running.job.expert[pair]);
+    std::sort(experts.begin(), experts.end());
+    experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
+    std::string list;
+    for (size_t e = 0; e < experts.size() && e < 16; ++e) list += fmt::format("{}{}", e == 0 ? "" : ", ", experts[e]);
+    if (experts.size() > 16) list += fmt::format(" and {} more", experts.size() - 16);
+    std::string why;
+    for (const auto& peer : peers_) {
+        if (!peer->trouble().ok()) why += fmt::format("; worker {}: {}", peer->address().str(), peer->trouble().message());
+    }
+    if (why.empty() && !running.last_trouble.ok()) why = "; " + running.last_trouble.message();
+    if (peers_.empty()) why = "; no workers are configured";
+    return {Code::unavailable, fmt::format("layer {}: no worker holds expert{} {} now, and there are no local weights{}", running.job.layer,
+                                           experts.size() == 1 ? "" : "s", list, why)};
+}
+
+void Dispatcher::finish(uint64_t id, Status status) {
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) return;
+    Running running = std::move(found->second);
+    jobs_.erase(found);
+    for (auto part = parts_.begin(); part != parts_.end();) {
+        if (part->second.job == id) {
+            peers_[part->second.peer]->forget(part->first);
+            part = parts_.erase(part);
+        } else {
+            ++part;
+        }
+    }
+    running.done(std::move(status), std::move(running.result));
+}
+
+DispatchStats Dispatcher::stats() const {
+    DispatchStats stats = totals_;
+    for (size_t p = 0; p < peers_.size(); ++p) {
+        stats.peers.push_back(peers_[p]->stats());
+        stats.round_trip_p50 = std::max(stats.round_trip_p50, round_trips_[p]->quantile(0.5));
+        stats.round_trip_p99 = std::max(stats.round_trip_p99, round_trips_[p]->quantile(0.99));
+    }
+    return stats;
+}
+
+std::vector<HolderInfo> Dispatcher::holders() const {
+    std::vector<HolderInfo> holders;
+    for (const auto& peer : peers_) {
+        if (!peer->ready()) continue;
+        for (const wire::SliceOffer& offer : peer->offers()) {
+            holders.push_back({peer->address().str(), peer->numeric_class(), offer.layer_begin, offer.layer_end, offer.expert_begin, offer.expert_end});
+        }
+    }
+    return holders;
+}
+
+}  // namespace linkcpp::dispatch

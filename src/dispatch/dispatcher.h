@@ -1,0 +1,100 @@
+#pragma once
+// Dispatch: computes the routed experts of a layer on workers. All holders of a job's rows are asked at once (a star,
+// never a chain); rows are placed in the graph's own order, so the result does not depend on who answered first. A worker
+// that is gone, refuses or stalls loses its share to another holder inside the same job; what nobody holds is handed back
+// to the caller (who may have the weights himself), or is an error that names layer and experts.
+//
+// Threads: start() and everything it causes run on the network's loop; run() may be called from any other thread.
+
+#include "dispatch/peer.h"
+#include "dispatch/placement.h"
+
+#include <condition_variable>
+#include <mutex>
+
+namespace linkcpp::dispatch {
+
+/// Totals since the start.
+struct DispatchStats {
+    uint64_t jobs = 0, tokens = 0;                 ///< tokens: summed over layers
+    uint64_t rows_remote = 0, rows_missing = 0;    ///< pairs computed by workers / handed back to the caller
+    uint64_t failovers = 0;                        ///< requests whose rows had to go elsewhere
+    Duration round_trip_p50{}, round_trip_p99{};
+    std::vector<PeerStats> peers;
+};
+
+/// Who holds [expert_begin, expert_end) of a layer right now.
+struct HolderInfo {
+    std::string address, numeric_class;
+    uint32_t layer_begin = 0, layer_end = 0, expert_begin = 0, expert_end = 0;
+};
+
+class Dispatcher final : private PeerObserver {
+  public:
+    /// `check` may be null (every worker is taken at its word: only for tests) and must outlive the dispatcher.
+    Dispatcher(net::Network& network, Settings settings, std::vector<net::Address> workers, PeerCheck* check);
+    /// On the loop's thread, or after the loop has stopped.
+    ~Dispatcher() override;
+
+    /// Begins to connect; jobs do it as well. Loop thread.
+    void connect();
+
+    using Done = std::function<void(Status, JobResult)>;
+    /// Computes a job; `done` is called once, on the loop's thread. Errors: unavailable, with layer and experts.
+    void start(const ExpertJob& job, Done done);
+    /// The same for a caller on another thread, which waits.
+    Status run(const ExpertJob& job, JobResult& result);
+
+    /// Calls `ready` once every worker was tried, or after the settle timeout. Loop thread.
+    void when_settled(std::function<void()> ready);
+
+    DispatchStats stats() const;                   ///< loop thread
+    std::vector<HolderInfo> holders() const;       ///< loop thread
+    net::Loop& loop() { return network_.loop(); }
+
+  private:
+    struct Part {  // one request of a job
+        uint64_t job = 0;
+        uint32_t peer = 0;
+        RequestPlan plan;
+    };
+    struct Running {
+        ExpertJob job;
+        Done done;
+        JobResult result;
+        std::vector<uint32_t> open;      // pairs that nobody was asked for yet
+        size_t parts = 0;                // requests under way
+        uint16_t attempt = 0;
+        Instant stuck_since{};           // since when some pair has had no holder
+        bool stuck = false;
+        Status last_trouble;
+    };
+
+    void assign(uint64_t id);
+    void send_part(uint64_t id, Running& running, uint32_t peer, uint32_t offer, std::vector<uint32_t> pairs);
+    void finish(uint64_t id, Status status);
+    Status nobody_holds(const Running& running) const;
+    std::vector<Holder> candidates(uint32_t layer) const;
+    bool settled() const;
+    void keep_ticking();
+    void tick();
+
+    void peer_changed(Peer& peer) override;
+    void request_done(Peer& peer, uint64_t id, std::vector<float> rows) override;
+    void request_failed(Peer& peer, uint64_t id, const Status& status) override;
+
+    net::Network& network_;
+    Settings settings_;
+    std::vector<std::unique_ptr<LatencyWindow>> round_trips_;
+    std::vector<std::unique_ptr<Peer>> peers_;
+    std::map<uint64_t, Running> jobs_;
+    std::map<uint64_t, Part> parts_;
+    std::vector<std::function<void()>> waiting_for_settled_;
+    uint64_t next_id_ = 1;
+    net::Loop::TimerId ticker_ = 0;
+    Instant first_connect_{-1};
+    DispatchStats totals_;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace linkcpp::dispatch

@@ -1,0 +1,171 @@
+#include "dispatch/peer.h"
+
+#include "base/log.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace linkcpp::dispatch {
+
+Peer::Peer(net::Network& network, const Settings& settings, PeerCheck* check, PeerObserver& observer, net::Address address,
+           LatencyWindow& round_trips)
+    : network_(network), settings_(settings), check_(check), observer_(observer), address_(std::move(address)),
+      round_trips_(round_trips), backoff_(settings.backoff_min),
+      jitter_(static_cast<unsigned>(std::hash<std::string>{}(address_.str()))) {
+    stats_.address = address_.str();
+}
+
+Peer::~Peer() {
+    *alive_ = false;
+    network_.loop().cancel(timer_);
+}
+
+void Peer::start() {
+    if (state_ == State::idle) connect();
+}
+
+void Peer::connect() {
+    state_ = State::connecting;
+    const uint64_t connection = ++connection_;
+    // A connection that is made but whose handshake never ends is as dead as one that is not made.
+    timer_ = network_.loop().after(settings_.connect_timeout, [this, connection] {
+        if (connection == connection_ && (state_ == State::connecting || state_ == State::handshake)) {
+            lose({Code::timeout, "no answer to the handshake"}, false);
+        }
+    });
+    network_.connect(address_, settings_.connect_timeout, [this, connection, alive = alive_](Result<std::unique_ptr<net::Link>> link) {
+        if (!*alive || connection != connection_ || state_ != State::connecting) return;
+        if (!link.ok()) return lose(link.status(), false);
+        connected(std::move(*link));
+    });
+}
+
+void Peer::connected(std::unique_ptr<net::Link> link) {
+    state_ = State::handshake;
+    link_ = std::move(link);
+    session_ = std::make_unique<wire::Session>(wire::Side::backbone, settings_.max_payload);
+    last_heard_ = network_.loop().now();
+    link_->on_bytes = [this](ByteSpan bytes) {
+        last_heard_ = network_.loop().now();
+        stats_.bytes_in += bytes.size();
+        const bool was_silent = std::exchange(silent_, false);
+        const uint64_t connection = connection_;
+        const Status status = session_->feed(bytes, *this);
+        if (connection != connection_) return;  // a handler closed it
+        if (!status.ok()) return lose(status.in("it broke the protocol"), true);
+        if (was_silent && state_ == State::ready) observer_.peer_changed(*this);
+    };
+    link_->on_closed = [this](Status status) { lose(status, false); };
+    wire::Hello hello;
+    hello.max_payload = settings_.max_payload;
+    hello.credit = settings_.result_credit;
+    hello.build = settings_.build;
+    hello.numeric_class = settings_.numeric_class;
+    link_->send(wire::encode(hello));
+}
+
+void Peer::lose(const Status& reason, bool refused) {
+    const bool was_ready = state_ == State::ready;
+    ++connection_;
+    network_.loop().cancel(timer_);
+    // The link may be on the stack right now (its callback called us); net::Link allows that.
+    link_.reset();
+    canaries_.clear();
+    programs_.clear();
+    silent_ = draining_ = false;
+    state_ = refused ? State::refused : State::backing_off;
+    trouble_ = reason;
+    settled_ = true;
+    if (reason.message() != last_reason_) {
+        last_reason_ = reason.message();
+        log_warning("worker {} {}: {}", address_.str(), refused ? "is not used" : was_ready ? "is lost" : "cannot be reached", reason.message());
+    }
+    Duration delay = refused ? settings_.retry_refused : backoff_;
+    backoff_ = std::min(2 * backoff_, settings_.backoff_max);
+    delay += Duration(std::uniform_int_distribution<int64_t>(0, delay.count() / 4)(jitter_));
+    timer_ = network_.loop().after(delay, [this] { connect(); });
+    fail_all(reason);
+    observer_.peer_changed(*this);
+}
+
+void Peer::fail_all(const Status& reason) {
+    auto pending = std::exchange(pending_, {});
+    auto waiting = std::exchange(waiting_, {});
+    stats_.failures += pending.size() + waiting.size();
+    for (auto& [id, entry] : pending) {
+        if (!entry.canary) observer_.request_failed(*this, id, reason);
+    }
+    for (auto& [request, canary] : waiting) {
+        if (!canary) observer_.request_failed(*this, request.id, reason);
+    }
+}
+
+void Peer::quarantine(const Status& reason) { lose(reason, true); }
+
+void Peer::on_welcome(const wire::Welcome& welcome) {
+    if (link_ == nullptr) return;
+    network_.loop().cancel(timer_);
+    welcome_ = welcome;
+    credit_ = wire::CreditWindow(welcome.credit);
+    stats_.numeric_class = welcome.numeric_class;
+    state_ = State::admission;
+    if (check_ == nullptr) return become_ready();
+    check_->admit(address_.str(), welcome, [this, connection = connection_, alive = alive_, &loop = network_.loop()](Result<std::vector<Canary>> admitted) {
+        loop.post([this, connection, alive, admitted = std::move(admitted)]() mutable {
+            if (!*alive || connection != connection_) return;
+            if (!admitted.ok()) return lose(admitted.status(), true);
+            run_canaries(std::move(*admitted));
+        });
+    });
+}
+
+void Peer::run_canaries(std::vector<Canary> canaries) {
+    canaries_.assign(std::make_move_iterator(canaries.begin()), std::make_move_iterator(canaries.end()));
+    next_canary();
+}
+
+void Peer::next_canary() {
+    if (canaries_.empty()) return become_ready();
+    Canary& canary = canaries_.front();
+    const auto offer = std::find_if(welcome_.slices.begin(), welcome_.slices.end(), [&](const auto& o) { return o.slice == canary.slice; });
+    if (offer == welcome_.slices.end()) return lose({Code::mismatch, "it does not offer the slice to test"}, true);
+    PeerRequest request;
+    request.id = canary_id_--;
+    request.layer = canary.layer;
+    request.offer = static_cast<uint32_t>(offer - welcome_.slices.begin());
+    request.program = std::make_shared<ProgramCode>(canary.program);
+    request.compute.n_in = canary.program.n_in;
+    request.compute.n_x = request.compute.n_rows_out = static_cast<uint32_t>(canary.expert.size());
+    request.compute.expert = canary.expert;
+    request.compute.x = std::move(canary.x);
+    for (uint32_t p = 0; p < request.compute.n_x; ++p) request.compute.x_row.push_back(p);
+    transmit(std::move(request), [this](Result<std::vector<float>> rows) {
+        if (!rows.ok()) return lose(rows.status().in("its test computation failed"), true);
+        const Status verdict = canaries_.front().judge(*rows);
+        canaries_.pop_front();
+        if (!verdict.ok()) return lose(verdict, true);
+        next_canary();
+    });
+}
+
+void Peer::become_ready() {
+    state_ = State::ready;
+    settled_ = true;
+    trouble_ = {};
+    last_reason_.clear();
+    backoff_ = settings_.backoff_min;
+    observer_.peer_changed(*this);
+}
+
+Duration Peer::expected() const {
+    return round_trips_.quantile(0.5) * static_cast<int64_t>(1 + pending_.size() + waiting_.size());
+}
+
+PeerStats Peer::stats() const {
+    static constexpr const char* names[] = {"idle", "connecting", "handshake", "admission", "ready", "backing off", "refused"};
+    PeerStats stats = stats_;
+    stats.state = names[static_cast<size_t>(state_)];
+    return stats;
+}
+
+}  // namespace linkcpp::dispatch

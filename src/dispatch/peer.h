@@ -1,0 +1,140 @@
+#pragma once
+// One worker as the backbone sees it: a connection that is made again when it breaks, the handshake, the admission check
+// with its canaries, the requests under way and their progress. All of it on the loop's thread; time and transport come
+// from the injected network. Requests are pure, so the owner may repeat any of them elsewhere at any time.
+
+#include "dispatch/admission.h"
+#include "dispatch/latency.h"
+#include "dispatch/settings.h"
+#include "net/loop.h"
+#include "wire/session.h"
+
+#include <deque>
+#include <map>
+#include <random>
+
+namespace linkcpp::dispatch {
+
+class Peer;
+
+/// What a request needs on the wire.
+struct PeerRequest {
+    uint64_t id = 0;
+    uint16_t attempt = 0;
+    uint32_t layer = 0;
+    uint32_t offer = 0;  ///< index into Peer::offers()
+    std::shared_ptr<const ProgramCode> program;
+    wire::Compute compute;
+};
+
+class PeerObserver {
+  public:
+    virtual ~PeerObserver() = default;
+    /// The peer became ready, was refused, or an attempt to reach it failed.
+    virtual void peer_changed(Peer& peer) = 0;
+    /// All rows are there: [n_out, n_rows_out], finite.
+    virtual void request_done(Peer& peer, uint64_t id, std::vector<float> rows) = 0;
+    /// The request will not be answered. The peer may be usable still (ready()).
+    virtual void request_failed(Peer& peer, uint64_t id, const Status& status) = 0;
+};
+
+struct PeerStats {
+    std::string address, numeric_class, state;
+    uint64_t requests = 0, rows = 0, bytes_out = 0, bytes_in = 0, failures = 0;
+};
+
+class Peer final : private wire::SessionHandler {
+  public:
+    enum class State { idle, connecting, handshake, admission, ready, backing_off, refused };
+
+    Peer(net::Network& network, const Settings& settings, PeerCheck* check, PeerObserver& observer, net::Address address,
+         LatencyWindow& round_trips);
+    ~Peer() override;
+
+    void start();  ///< connects, and keeps connecting
+    /// Looks at the clock: pings, stalls, lost connections. Called every few ten milliseconds while requests are under way.
+    void tick();
+
+    State state() const { return state_; }
+    bool ready() const { return state_ == State::ready && !silent_ && !draining_; }
+    /// True once the first attempt ended, well or not.
+    bool settled() const { return settled_; }
+    const net::Address& address() const { return address_; }
+    const std::vector<wire::SliceOffer>& offers() const { return welcome_.slices; }
+    const std::string& numeric_class() const { return welcome_.numeric_class; }
+    /// Why the peer is not usable now; ok when it is.
+    const Status& trouble() const { return trouble_; }
+    Duration expected() const;  ///< expected time until an answer to a small request, queue included
+    PeerStats stats() const;
+
+    void send(PeerRequest request);
+    /// The answer is not wanted any more.
+    void forget(uint64_t id) { pending_.erase(id); }
+    bool idle() const { return pending_.empty() && waiting_.empty(); }
+    /// The worker sent something that is wrong beyond doubt: never use it again on this connection.
+    void quarantine(const Status& reason);
+
+  private:
+    struct Pending {
+        PeerRequest request;           // without the payload, which is sent
+        uint32_t n_pairs = 0, n_rows_out = 0, n_rows_in = 0;
+        std::vector<float> rows;
+        Instant sent{}, progress{};
+        std::function<void(Result<std::vector<float>>)> canary;  // set for canaries
+    };
+
+    void connect();
+    void connected(std::unique_ptr<net::Link> link);
+    void lose(const Status& reason, bool refused);
+    void fail_all(const Status& reason);
+    void become_ready();
+    void run_canaries(std::vector<Canary> canaries);
+    void next_canary();
+    void transmit(PeerRequest request, std::function<void(Result<std::vector<float>>)> canary);
+    void flush_waiting();
+    void finish(uint64_t id, Pending pending);
+    uint32_t program_number(const PeerRequest& request);
+    Duration stall_after() const;
+
+    void on_welcome(const wire::Welcome& welcome) override;
+    void on_result(const wire::FrameHeader& header, const wire::ResultTile& tile) override;
+    void on_refuse(const wire::FrameHeader& header, const wire::Refuse& refuse) override;
+    void on_credit(const wire::Credit& credit) override;
+    void on_ping(const wire::Ping& ping) override;
+    void on_pong(const wire::Pong& pong) override;
+    void on_goaway(const wire::GoAway& goaway) override;
+
+    net::Network& network_;
+    const Settings& settings_;
+    PeerCheck* check_;
+    PeerObserver& observer_;
+    net::Address address_;
+    LatencyWindow& round_trips_;
+
+    State state_ = State::idle;
+    bool settled_ = false;
+    bool silent_ = false;              // nothing came for too long; requests went elsewhere
+    bool draining_ = false;            // it said GOAWAY: it finishes what it has and gets nothing new
+    Status trouble_{Code::unavailable, "not connected yet"};
+    std::string last_reason_;          // logged once, not at every attempt
+    std::unique_ptr<net::Link> link_;
+    std::unique_ptr<wire::Session> session_;
+    wire::Welcome welcome_;
+    wire::CreditWindow credit_;
+    uint64_t connection_ = 0;          // counts connections, so that late callbacks know theirs is gone
+    Duration backoff_;
+    net::Loop::TimerId timer_ = 0;
+    std::minstd_rand jitter_;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+
+    std::map<uint64_t, Pending> pending_;
+    std::deque<std::pair<PeerRequest, std::function<void(Result<std::vector<float>>)>>> waiting_;  // for credit
+    std::map<std::pair<Bytes, std::pair<uint32_t, uint32_t>>, uint32_t> programs_;  // (code, (offer, layer)) -> number
+    std::deque<Canary> canaries_;
+    uint64_t canary_id_ = UINT64_MAX;  // counts down; the owner's ids count up
+    Instant last_heard_{}, last_ping_{};
+    uint64_t rows_done_ = 0;           // by the last PONG
+    PeerStats stats_;
+};
+
+}  // namespace linkcpp::dispatch

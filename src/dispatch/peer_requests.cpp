@@ -1,0 +1,186 @@
+// The requests of a peer: sending within the credit, collecting tiles, noticing that nothing moves.
+
+#include "base/log.h"
+#include "dispatch/peer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+namespace linkcpp::dispatch {
+
+void Peer::send(PeerRequest request) { transmit(std::move(request), nullptr); }
+
+void Peer::transmit(PeerRequest request, std::function<void(Result<std::vector<float>>)> canary) {
+    waiting_.emplace_back(std::move(request), std::move(canary));
+    flush_waiting();
+}
+
+void Peer::flush_waiting() {
+    while (!waiting_.empty() && link_ != nullptr) {
+        PeerRequest& request = waiting_.front().first;
+        const wire::Compute& compute = request.compute;
+        const uint64_t bytes = wire::compute_payload_bytes(compute.output, compute.n_x, compute.n_in, compute.expert.size(), !compute.weight.empty());
+        if (bytes > session_->peer_max_payload()) {
+            auto [failed, canary] = std::move(waiting_.front());
+            waiting_.pop_front();
+            const Status status(Code::exhausted, fmt::format("a request of {} bytes is over the worker's cap of {}", bytes, session_->peer_max_payload()));
+            if (canary) return canary(status);
+            observer_.request_failed(*this, failed.id, status);
+            continue;
+        }
+        if (!credit_.spend(bytes)) return;
+        request.compute.program = program_number(request);
+        wire::FrameHeader header;
+        header.version = welcome_.version;
+        header.request = request.id;
+        header.attempt = request.attempt;
+        header.slice = welcome_.slices[request.offer].slice;
+        header.layer = request.layer;
+        Bytes frame = wire::encode(header, request.compute);
+        stats_.bytes_out += frame.size();
+        stats_.requests += 1;
+
+        Pending pending;
+        pending.n_pairs = static_cast<uint32_t>(request.compute.expert.size());
+        pending.n_rows_out = request.compute.n_rows_out;
+        pending.rows.resize(static_cast<size_t>(pending.n_rows_out) * request.program->n_out);
+        pending.sent = pending.progress = network_.loop().now();
+        request.compute = {};
+        pending.request = std::move(request);
+        pending.canary = std::move(waiting_.front().second);
+        waiting_.pop_front();
+        if (pending_.empty()) last_heard_ = pending.sent;  // silence while nothing was asked means nothing
+        pending_.emplace(pending.request.id, std::move(pending));
+        link_->send(std::move(frame));
+    }
+}
+
+uint32_t Peer::program_number(const PeerRequest& request) {
+    const auto key = std::make_pair(request.program->code, std::make_pair(request.offer, request.layer));
+    const auto found = programs_.find(key);
+    if (found != programs_.end()) return found->second;
+    const auto number = static_cast<uint32_t>(programs_.size() + 1);
+    programs_.emplace(key, number);
+    wire::FrameHeader header;
+    header.version = welcome_.version;
+    header.request = request.id;
+    header.slice = welcome_.slices[request.offer].slice;
+    header.layer = request.layer;
+    Bytes frame = wire::encode(header, wire::ProgramFrame{number, request.layer, request.layer + 1, request.program->code});
+    stats_.bytes_out += frame.size();
+    link_->send(std::move(frame));
+    return number;
+}
+
+void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& tile) {
+    if (link_ == nullptr) return;  // lost by an earlier frame of the same read
+    // What the frame took is given back, whether it is still wanted or not.
+    link_->send(wire::encode(wire::Credit{tile.rows.size()}));
+    const auto found = pending_.find(header.request);
+    if (found == pending_.end()) return;  // late: its rows went elsewhere
+    Pending& pending = found->second;
+    const PeerRequest& request = pending.request;
+    if (header.attempt != request.attempt) return;
+    const uint32_t n_out = request.program->n_out;
+    const bool last = (header.flags & wire::flag_last_tile) != 0;
+    if (header.slice != welcome_.slices[request.offer].slice || header.layer != request.layer || tile.n_out != n_out ||
+        header.row_offset != pending.n_rows_in || header.rows > pending.n_rows_out - pending.n_rows_in ||
+        last != (pending.n_rows_in + header.rows == pending.n_rows_out)) {
+        return lose({Code::corrupt, fmt::format("its answer for layer {} is not what was asked: rows {} to {} of {}, width {} instead of {}", request.layer,
+                                                header.row_offset, header.row_offset + header.rows, pending.n_rows_out, tile.n_out, n_out)}, true);
+    }
+    float* rows = pending.rows.data() + static_cast<size_t>(pending.n_rows_in) * n_out;
+    std::memcpy(rows, tile.rows.data(), tile.rows.size());
+    for (size_t i = 0; i < static_cast<size_t>(header.rows) * n_out; ++i) {
+        if (!std::isfinite(rows[i])) return lose({Code::corrupt, fmt::format("its answer for layer {} is not finite", request.layer)}, true);
+    }
+    pending.n_rows_in += header.rows;
+    pending.progress = network_.loop().now();
+    if (!last) return;
+    Pending complete = std::move(pending);
+    pending_.erase(found);
+    finish(header.request, std::move(complete));
+}
+
+void Peer::finish(uint64_t id, Pending complete) {
+    stats_.rows += complete.n_pairs;
+    if (complete.canary) {
+        stats_.rows -= complete.n_pairs;
+        return complete.canary(std::move(complete.rows));
+    }
+    round_trips_.add(network_.loop().now() - complete.sent);
+    observer_.request_done(*this, id, std::move(complete.rows));
+}
+
+void Peer::on_refuse(const wire::FrameHeader& header, const wire::Refuse& refuse) {
+    const auto found = pending_.find(header.request);
+    if (found == pending_.end() || link_ == nullptr) return;
+    Pending refused = std::move(found->second);
+    pending_.erase(found);
+    stats_.failures += 1;
+    const bool busy = refuse.code == wire::RefuseCode::busy || refuse.code == wire::RefuseCode::draining || refuse.code == wire::RefuseCode::no_time_left;
+    const Status status(busy ? Code::unavailable : Code::invalid_argument, fmt::format("it refuses ({}): {}", wire::refuse_code_name(refuse.code), refuse.message));
+    if (refused.canary) return refused.canary(status);
+    // A worker that does not understand what others of its kind compute is of no use until it is restarted.
+    if (!busy) {
+        pending_.emplace(header.request, std::move(refused));
+        return lose(status, true);
+    }
+    observer_.request_failed(*this, header.request, status);
+}
+
+void Peer::on_credit(const wire::Credit& credit) {
+    credit_.grant(credit.bytes);
+    flush_waiting();
+}
+
+void Peer::on_ping(const wire::Ping& ping) {
+    if (link_ != nullptr) link_->send(wire::encode(wire::Pong{ping.nonce, 0, 0, 255, 127}));
+}
+
+void Peer::on_pong(const wire::Pong& pong) {
+    if (pong.rows_done != rows_done_) {
+        for (auto& [id, pending] : pending_) pending.progress = network_.loop().now();
+    }
+    rows_done_ = pong.rows_done;
+}
+
+void Peer::on_goaway(const wire::GoAway& goaway) {
+    const Status reason(Code::unavailable, fmt::format("it is leaving ({}): {}", wire::refuse_code_name(goaway.reason), goaway.message));
+    // What is under way is still answered; the connection ends when the worker closes it.
+    if (state_ != State::ready) return lose(reason, goaway.reason != wire::RefuseCode::draining);
+    draining_ = true;
+    trouble_ = reason;
+    log_info("worker {}: {}", address_.str(), reason.message());
+    observer_.peer_changed(*this);
+}
+
+Duration Peer::stall_after() const { return std::max(settings_.stall_min, 2 * round_trips_.quantile(0.99)); }
+
+void Peer::tick() {
+    if (link_ == nullptr || (pending_.empty() && !silent_)) return;
+    const Instant now = network_.loop().now();
+    const Duration silence = now - last_heard_;
+    if (silence > settings_.give_up_silent) return lose({Code::timeout, "it has gone silent"}, false);
+    if (silence > stall_after() / 3 && now - last_ping_ > stall_after() / 3) {
+        last_ping_ = now;
+        link_->send(wire::encode(wire::Ping{static_cast<uint64_t>(now.count())}));
+    }
+    if (silence > stall_after()) {
+        if (!std::exchange(silent_, true)) log_warning("worker {} does not answer for {:.0f} ms", address_.str(), milliseconds(silence));
+        return fail_all({Code::timeout, fmt::format("no sign of life for {:.0f} ms", milliseconds(silence))});
+    }
+    std::vector<uint64_t> stuck;
+    for (const auto& [id, pending] : pending_) {
+        const Duration allowed = settings_.compute_min + pending.n_pairs * settings_.compute_per_pair;
+        if (now - pending.progress > allowed) stuck.push_back(id);
+    }
+    for (uint64_t id : stuck) {
+        const auto found = pending_.find(id);
+        if (found == pending_.end()) continue;
+        return lose({Code::timeout, fmt::format("it lives, but {} rows did not come in {:.1f} s", found->second.n_pairs, milliseconds(now - found->second.sent) / 1000)}, false);
+    }
+}
+
+}  // namespace linkcpp::dispatch

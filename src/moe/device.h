@@ -1,0 +1,43 @@
+#pragma once
+// Inside of the room: the ggml side of Device. Other rooms use engine.h.
+
+#include "moe/engine.h"
+
+#include <ggml-backend.h>
+#include <ggml-cpu.h>
+#include <mutex>
+
+namespace linkcpp::moe {
+
+/// A ggml backend instance with its thread pool. The pool sleeps between graphs (no polling).
+class GgmlDevice final : public Device {
+  public:
+    static Result<std::shared_ptr<GgmlDevice>> create(ggml_backend_dev_t device, int n_threads);
+    ~GgmlDevice() override;
+
+    const std::string& numeric_class() const override { return numeric_class_; }
+    int n_threads() const override { return n_threads_; }
+
+    /// The buffer types weights may lie in, in the order in which llama.cpp tries them: "extra" (repacking) types first.
+    const std::vector<ggml_backend_buffer_type_t>& weight_buffer_types() const { return weight_buffer_types_; }
+    ggml_backend_dev_t device() const { return device_; }
+    ggml_backend_t backend() const { return backend_; }
+    /// Held while a graph runs on this device.
+    std::mutex& turn() { return turn_; }
+
+  private:
+    GgmlDevice() = default;
+
+    ggml_backend_dev_t device_ = nullptr;
+    ggml_backend_t backend_ = nullptr;
+    ggml_threadpool_t threadpool_ = nullptr;
+    decltype(&ggml_threadpool_free) free_threadpool_ = nullptr;
+    std::vector<ggml_backend_buffer_type_t> weight_buffer_types_;
+    std::string numeric_class_;
+    int n_threads_ = 1;
+    std::mutex turn_;
+};
+
+std::string numeric_class_of(ggml_backend_dev_t device);
+
+}  // namespace linkcpp::moe

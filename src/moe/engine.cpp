@@ -1,0 +1,138 @@
+#include "moe/engine.h"
+
+#include "moe/expert_graph.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <list>
+
+namespace linkcpp::moe {
+
+namespace {
+
+struct GraphKey {
+    int layer;
+    Bytes program;
+    RowShape rows;
+    auto operator<=>(const GraphKey&) const = default;
+};
+
+/// Recently used graphs. Decoding asks for the same few sizes again and again; prompts come in many sizes and their
+/// graphs hold large intermediate buffers, so the cache is bounded in both.
+class GraphCache {
+  public:
+    ExpertGraph* find(const GraphKey& key) {
+        for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+            if (it->first == key) {
+                entries_.splice(entries_.begin(), entries_, it);
+                return &entries_.front().second;
+            }
+        }
+        return nullptr;
+    }
+    ExpertGraph* insert(GraphKey key, ExpertGraph graph) {
+        bytes_ += graph.bytes();
+        entries_.emplace_front(std::move(key), std::move(graph));
+        while (entries_.size() > 1 && (entries_.size() > max_entries || bytes_ > max_bytes)) {
+            bytes_ -= entries_.back().second.bytes();
+            entries_.pop_back();
+        }
+        return &entries_.front().second;
+    }
+
+  private:
+    static constexpr size_t max_entries = 64;
+    static constexpr uint64_t max_bytes = 64u << 20;
+    std::list<std::pair<GraphKey, ExpertGraph>> entries_;
+    uint64_t bytes_ = 0;
+};
+
+/// How the pairs lie: `used` pairs per activation row, in order? Then the rows go to ggml as they are. Anything else is
+/// flattened to one activation row per pair. Both give the same bits; the first copies and quantises less.
+std::optional<RowShape> regular_shape(std::span<const uint32_t> x_row, size_t n_x) {
+    if (n_x == 0 || x_row.size() % n_x != 0) return std::nullopt;
+    const size_t used = x_row.size() / n_x;
+    for (size_t p = 0; p < x_row.size(); ++p) {
+        if (x_row[p] != p / used) return std::nullopt;
+    }
+    return RowShape{static_cast<int64_t>(used), static_cast<int64_t>(n_x)};
+}
+
+class GgmlEngine final : public Engine {
+  public:
+    GgmlEngine(std::shared_ptr<GgmlDevice> device, ExpertWeights weights) : device_(std::move(device)), weights_(std::move(weights)) {}
+
+    std::vector<int> layers() const override {
+        std::vector<int> layers;
+        for (const auto& [layer, weights] : weights_.layers()) layers.push_back(layer);
+        return layers;
+    }
+    LayerShapes shapes(int layer) const override { return weights_.shapes(layer); }
+    int n_expert() const override { return weights_.n_expert(); }
+    uint64_t bytes() const override { return weights_.bytes(); }
+
+    Status compute(int layer, const Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
+                   std::span<const uint32_t> expert, std::span<float> y) override;
+
+  private:
+    std::shared_ptr<GgmlDevice> device_;
+    ExpertWeights weights_;
+    // State below is protected by device_->turn().
+    GraphCache graphs_;
+    std::vector<float> flat_x_;
+    std::vector<int32_t> ids_;
+};
+
+Status GgmlEngine::compute(int layer, const Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
+                           std::span<const uint32_t> expert, std::span<float> y) {
+    const auto weights = weights_.layers().find(layer);
+    if (weights == weights_.layers().end()) return {Code::not_found, fmt::format("layer {} is not here", layer)};
+    const auto widths = check_program(program, shapes(layer));
+    if (!widths.ok()) return widths.status();
+    const size_t n_in = static_cast<size_t>(widths->n_in), n_out = static_cast<size_t>(widths->n_out);
+    if (x_row.empty() || x_row.size() != expert.size() || x.size() % n_in != 0 || y.size() != x_row.size() * n_out) {
+        return {Code::invalid_argument, fmt::format("{} pairs, {} experts, {} input and {} output values do not fit rows of {} and {}", x_row.size(),
+                                                    expert.size(), x.size(), y.size(), n_in, n_out)};
+    }
+    const size_t n_x = x.size() / n_in;
+    for (size_t p = 0; p < x_row.size(); ++p) {
+        if (x_row[p] >= n_x || expert[p] >= static_cast<uint32_t>(n_expert())) {
+            return {Code::invalid_argument, fmt::format("pair {}: row {} of {}, expert {} of {}", p, x_row[p], n_x, expert[p], n_expert())};
+        }
+    }
+
+    const std::lock_guard turn(device_->turn());
+    auto shape = regular_shape(x_row, n_x);
+    if (!shape) {
+        shape = RowShape{1, static_cast<int64_t>(x_row.size())};
+        flat_x_.resize(x_row.size() * n_in);
+        for (size_t p = 0; p < x_row.size(); ++p) std::copy_n(x.data() + x_row[p] * n_in, n_in, flat_x_.data() + p * n_in);
+        x = flat_x_;
+    }
+    ids_.assign(expert.begin(), expert.end());
+
+    GraphKey key{layer, encode_program(program), *shape};
+    ExpertGraph* graph = graphs_.find(key);
+    if (graph == nullptr) {
+        auto built = ExpertGraph::build(*device_, weights->second, program, *widths, *shape);
+        if (!built.ok()) return built.status();
+        graph = graphs_.insert(std::move(key), std::move(*built));
+    }
+    return graph->run(x, ids_, y);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<Device> device, const std::vector<ExpertTensor>& tensors,
+                                             const Progress& progress) {
+    auto ggml_device = std::static_pointer_cast<GgmlDevice>(std::move(device));
+    auto weights = ExpertWeights::load(*ggml_device, tensors, progress);
+    if (!weights.ok()) return weights.status();
+    return std::unique_ptr<Engine>(std::make_unique<GgmlEngine>(std::move(ggml_device), std::move(*weights)));
+}
+
+Result<uint64_t> Engine::bytes_needed(Device& device, const std::vector<ExpertTensor>& tensors) {
+    return ExpertWeights::bytes_needed(static_cast<GgmlDevice&>(device), tensors);
+}
+
+}  // namespace linkcpp::moe
