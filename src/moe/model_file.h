@@ -3,6 +3,8 @@
 // bytes of its expert tensors. Sparse backbone files (holes where the experts are, each with a marker) open as well;
 // their expert tensors have no data but the digests of the marker. Same trust and thread rules as SliceFile.
 
+#include "moe/gguf.h"
+#include "moe/mapped_file.h"
 #include "moe/slice_file.h"
 
 #include <cstdint>
@@ -27,6 +29,13 @@ struct ModelInfo {
     int n_files = 1;
 };
 
+/// Bytes of one of the model's files.
+struct SourceRange {
+    int file = 0;                    ///< 0-based part; `padding`: zeros from nowhere
+    uint64_t offset = 0, bytes = 0;
+    static constexpr int padding = -1;
+};
+
 class ModelFile {
   public:
     /// `path` is the file, or any part of a split model. Errors: not_found, io, corrupt (with what is wrong and where).
@@ -44,8 +53,19 @@ class ModelFile {
     /// Expert tensor by name, or nullptr.
     const ExpertTensor* find(const ExpertTensorName& name) const;
 
+    /// The parts in order: their paths, descriptors and bytes, and what their headers say.
+    const MappedFile& file(int index) const;
+    const Gguf& gguf(int index) const;
+    /// Where experts [first, first + count) of one of expert_tensors() lie.
+    SourceRange source(const ExpertTensor& tensor, int first, int count) const;
+
+    /// The SHA-256 of one slab of one of expert_tensors(): from the marker in a sparse file, else read and hashed once,
+    /// then remembered. Errors: io, not_found (no such expert). Thread-safe.
+    Result<Digest> slab_digest(const ExpertTensor& tensor, int expert) const;
+    /// Fills `digests` of all expert tensors: reads every expert once. Not while other threads use this object.
+    Status compute_digests(const Progress& progress = {});
+
   private:
-    friend class SliceWriter;
     struct Impl;
     explicit ModelFile(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;

@@ -26,6 +26,7 @@ struct ExpertTensor {
     uint64_t slab_bytes = 0;
     ByteSpan data;                   ///< all slabs, in expert order
     std::vector<Digest> digests;     ///< one per slab
+    int n_slabs = 0;                 ///< experts held, also where there is no data
 };
 
 struct SliceInfo {
