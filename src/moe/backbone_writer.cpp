@@ -28,7 +28,8 @@ std::vector<std::string> output_paths(const std::string& path, int n_files) {
         prefix.resize(path.size() - 5);
     }
     std::vector<std::string> paths;
-    for (int i = 0; i < n_files; ++i) paths.push_back(split_path(prefix, i, n_files));
+    for (int i = 0; i < n_files; ++i)
+        paths.push_back(split_path(prefix, i, n_files));
     return paths;
 }
 
@@ -44,9 +45,10 @@ Status check_model(const ModelFile& model) {
 /// Writes one of the model's files. Owned by write_backbone(), one thread.
 class BackboneFile {
   public:
-    BackboneFile(const ModelFile& model, int file, OutputFile& out, const WriteOptions& options, uint64_t& done, uint64_t total)
-        : model_(model), file_(file), source_(model.file(file)), out_(out), options_(options), done_(done), total_(total),
-          buffer_(piece_bytes) {}
+    BackboneFile(const ModelFile& model, int file, OutputFile& out, const WriteOptions& options, uint64_t& done,
+                 uint64_t total)
+        : model_(model), file_(file), source_(model.file(file)), out_(out), options_(options), done_(done),
+          total_(total), buffer_(piece_bytes) {}
 
     Status write() {
         LINKCPP_TRY(out_.resize(source_.bytes().size()));
@@ -74,13 +76,15 @@ class BackboneFile {
     Status step(uint64_t bytes) {
         done_ += bytes;
         if (options_.progress) options_.progress(done_, total_);
-        if (options_.cancelled && *options_.cancelled) return {Code::unavailable, "interrupted; nothing was left behind"};
+        if (options_.cancelled && *options_.cancelled)
+            return {Code::unavailable, "interrupted; nothing was left behind"};
         return {};
     }
 
     Status copy_until(uint64_t end) {
         while (position_ < end) {
-            const std::span<uint8_t> piece(buffer_.data(), static_cast<size_t>(std::min<uint64_t>(end - position_, buffer_.size())));
+            const std::span<uint8_t> piece(buffer_.data(),
+                                           static_cast<size_t>(std::min<uint64_t>(end - position_, buffer_.size())));
             LINKCPP_TRY(source_.read_at(position_, piece));
             LINKCPP_TRY(out_.write_at(position_, piece));
             position_ += piece.size();
@@ -115,11 +119,13 @@ class BackboneFile {
 
 /// Gives all files their names, or none of them.
 Status publish_all(std::vector<OutputFile>& outputs) {
-    for (OutputFile& out : outputs) LINKCPP_TRY(out.sync());
+    for (OutputFile& out : outputs)
+        LINKCPP_TRY(out.sync());
     for (size_t i = 0; i < outputs.size(); ++i) {
         Status status = outputs[i].publish();
         if (status.ok()) continue;
-        for (size_t j = 0; j < i; ++j) unlink(outputs[j].path().c_str());
+        for (size_t j = 0; j < i; ++j)
+            unlink(outputs[j].path().c_str());
         return status;
     }
     return {};
@@ -133,12 +139,14 @@ Result<WrittenBackbone> write_backbone(const ModelFile& model, const std::string
     WrittenBackbone written;
     written.paths = output_paths(path, n_files);
     uint64_t kept = 0, done = 0;
-    for (int i = 0; i < n_files; ++i) written.bytes += model.file(i).bytes().size();
+    for (int i = 0; i < n_files; ++i)
+        written.bytes += model.file(i).bytes().size();
     for (const ExpertTensor& tensor : model.expert_tensors()) {
         if (becomes_hole(tensor)) written.n_bytes_holes += tensor.data.size();
     }
     kept = written.bytes - written.n_bytes_holes;
-    for (const std::string& output : written.paths) LINKCPP_TRY(check_output_is_not_input(model, output));
+    for (const std::string& output : written.paths)
+        LINKCPP_TRY(check_output_is_not_input(model, output));
     std::vector<OutputFile> outputs;
     for (int i = 0; i < n_files; ++i) {
         auto out = OutputFile::create(written.paths[static_cast<size_t>(i)], kept);
@@ -148,7 +156,8 @@ Result<WrittenBackbone> write_backbone(const ModelFile& model, const std::string
         kept -= std::min(kept, outputs.back().allocated_bytes());
     }
     LINKCPP_TRY(publish_all(outputs));
-    for (const OutputFile& out : outputs) written.allocated_bytes += out.allocated_bytes();
+    for (const OutputFile& out : outputs)
+        written.allocated_bytes += out.allocated_bytes();
     return written;
 }
 

@@ -8,14 +8,15 @@
 namespace linkcpp::moe {
 
 struct WrittenBackbone {
-    std::vector<std::string> paths;    ///< one per file of the model
-    uint64_t bytes = 0;                ///< size of the files
-    uint64_t allocated_bytes = 0;      ///< what they take on the disk
-    uint64_t n_bytes_holes = 0;        ///< expert bytes that were left out
+    std::vector<std::string> paths;  ///< one per file of the model
+    uint64_t bytes = 0;              ///< size of the files
+    uint64_t allocated_bytes = 0;    ///< what they take on the disk
+    uint64_t n_bytes_holes = 0;      ///< expert bytes that were left out
 };
 
 /// `path`: the file; for a split model "<name>.gguf" gives "<name>-00001-of-0000N.gguf" and so on, as does the name of the
 /// first of them. Reads the whole model once. All files appear, or none. Errors: as write_slice().
-Result<WrittenBackbone> write_backbone(const ModelFile& model, const std::string& path, const WriteOptions& options = {});
+Result<WrittenBackbone> write_backbone(const ModelFile& model, const std::string& path,
+                                       const WriteOptions& options = {});
 
 }  // namespace linkcpp::moe

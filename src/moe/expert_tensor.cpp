@@ -33,7 +33,8 @@ Result<std::optional<ExpertTensor>> expert_tensor(const GgufTensor& entry) {
     if (!name || name->str() != entry.name) return std::optional<ExpertTensor>();
     const size_t dimension = expert_dimension(name->kind.role);
     bool fits = entry.bytes > 0 && entry.ne[dimension] <= max_experts;
-    for (size_t i = dimension + 1; i < entry.ne.size(); ++i) fits = fits && entry.ne[i] == 1;
+    for (size_t i = dimension + 1; i < entry.ne.size(); ++i)
+        fits = fits && entry.ne[i] == 1;
     if (!fits) {
         return Status(Code::corrupt, fmt::format("{} has the shape [{}, {}, {}, {}], which is not one of experts",
                                                  name->str(), entry.ne[0], entry.ne[1], entry.ne[2], entry.ne[3]));
@@ -45,14 +46,16 @@ Result<std::optional<ExpertTensor>> expert_tensor(const GgufTensor& entry) {
     ExpertTensor tensor;
     tensor.name = *name;
     tensor.type = entry.type;
-    for (size_t i = 0; i < dimension && i < tensor.ne.size(); ++i) tensor.ne[i] = entry.ne[i];
+    for (size_t i = 0; i < dimension && i < tensor.ne.size(); ++i)
+        tensor.ne[i] = entry.ne[i];
     tensor.n_slabs = static_cast<int>(entry.ne[dimension]);
     tensor.slab_bytes = entry.bytes / static_cast<uint64_t>(tensor.n_slabs);
     return std::optional(std::move(tensor));
 }
 
 std::vector<int64_t> tensor_dimensions(const ExpertTensor& tensor, int n_experts) {
-    std::vector<int64_t> ne(tensor.ne.begin(), tensor.ne.begin() + static_cast<long>(expert_dimension(tensor.name.kind.role)));
+    std::vector<int64_t> ne(tensor.ne.begin(),
+                            tensor.ne.begin() + static_cast<long>(expert_dimension(tensor.name.kind.role)));
     ne.push_back(n_experts);
     return ne;
 }

@@ -12,11 +12,19 @@ namespace {
 /// Bytes of one element, 0 for those without a fixed size (and for numbers that are no type).
 size_t fixed_size(GgufType type) {
     switch (type) {
-        case GgufType::u8: case GgufType::i8: case GgufType::boolean: return 1;
-        case GgufType::u16: case GgufType::i16: return 2;
-        case GgufType::u32: case GgufType::i32: case GgufType::f32: return 4;
-        case GgufType::u64: case GgufType::i64: case GgufType::f64: return 8;
-        case GgufType::string: case GgufType::array: return 0;
+        case GgufType::u8:
+        case GgufType::i8:
+        case GgufType::boolean: return 1;
+        case GgufType::u16:
+        case GgufType::i16: return 2;
+        case GgufType::u32:
+        case GgufType::i32:
+        case GgufType::f32: return 4;
+        case GgufType::u64:
+        case GgufType::i64:
+        case GgufType::f64: return 8;
+        case GgufType::string:
+        case GgufType::array: return 0;
     }
     return 0;
 }
@@ -47,9 +55,11 @@ class Parser {
 
     Result<Gguf> run() {
         LINKCPP_TRY(counts());
-        for (uint64_t i = 0; i < n_fields_; ++i) LINKCPP_TRY(field(i));
+        for (uint64_t i = 0; i < n_fields_; ++i)
+            LINKCPP_TRY(field(i));
         LINKCPP_TRY(alignment());
-        for (uint64_t i = 0; i < n_tensors_; ++i) LINKCPP_TRY(tensor(i));
+        for (uint64_t i = 0; i < n_tensors_; ++i)
+            LINKCPP_TRY(tensor(i));
         LINKCPP_TRY(data());
         return std::move(gguf_);
     }
@@ -88,7 +98,8 @@ class Parser {
 
 Status Parser::counts() {
     const ByteSpan magic = in_.take(4);
-    if (!in_.ok() || view(magic) != "GGUF") return {Code::invalid_argument, "not a GGUF file: it does not begin with GGUF"};
+    if (!in_.ok() || view(magic) != "GGUF")
+        return {Code::invalid_argument, "not a GGUF file: it does not begin with GGUF"};
     gguf_.version = in_.u32();
     n_tensors_ = in_.u64();
     n_fields_ = in_.u64();
@@ -98,7 +109,8 @@ Status Parser::counts() {
         return {Code::unsupported, fmt::format("GGUF version {}; versions 2 and 3 are supported", gguf_.version)};
     }
     // The smallest entries: key of one character, type, one byte; name, dimension count, type, offset.
-    if (n_fields_ > in_.left() / 14) return corrupt(fmt::format("{} metadata entries do not fit into the file", n_fields_));
+    if (n_fields_ > in_.left() / 14)
+        return corrupt(fmt::format("{} metadata entries do not fit into the file", n_fields_));
     if (n_tensors_ > in_.left() / 24) return corrupt(fmt::format("{} tensors do not fit into the file", n_tensors_));
     return {};
 }
@@ -127,7 +139,8 @@ Status Parser::field_value(GgufField& field) {
     const size_t begin = in_.offset();
     if (field.element == GgufType::string) {
         if (field.count > in_.left() / 8) return ends_in("metadata: " + printable(field.key));
-        for (uint64_t i = 0; i < field.count && in_.ok(); ++i) string();
+        for (uint64_t i = 0; i < field.count && in_.ok(); ++i)
+            string();
     } else {
         const size_t size = fixed_size(field.element);
         if (size == 0) {
@@ -151,8 +164,8 @@ Status Parser::alignment() {
         return corrupt(fmt::format("general.alignment is {}, which is not a power of two", gguf_.alignment));
     }
     if (gguf_.alignment > gguf_max_alignment) {
-        return {Code::unsupported, fmt::format("general.alignment is {}; at most {} is supported", gguf_.alignment,
-                                               gguf_max_alignment)};
+        return {Code::unsupported,
+                fmt::format("general.alignment is {}; at most {} is supported", gguf_.alignment, gguf_max_alignment)};
     }
     return {};
 }
@@ -175,7 +188,8 @@ Status Parser::tensor(uint64_t index) {
                                    tensor.offset, expected_offset_));
     }
     uint64_t padded = 0;
-    if (!pad(tensor.bytes, gguf_.alignment, padded) || __builtin_add_overflow(expected_offset_, padded, &expected_offset_)) {
+    if (!pad(tensor.bytes, gguf_.alignment, padded) ||
+        __builtin_add_overflow(expected_offset_, padded, &expected_offset_)) {
         return corrupt("tensor " + name + " makes the file larger than 2^64 bytes");
     }
     gguf_.tensors.push_back(tensor);
@@ -185,8 +199,8 @@ Status Parser::tensor(uint64_t index) {
 Status Parser::shape(GgufTensor& tensor, const std::string& name) {
     tensor.n_dims = in_.u32();
     if (in_.ok() && tensor.n_dims > tensor.ne.size()) {
-        return corrupt(fmt::format("tensor {} has {} dimensions; at most {} are possible", name, tensor.n_dims,
-                                   tensor.ne.size()));
+        return corrupt(
+            fmt::format("tensor {} has {} dimensions; at most {} are possible", name, tensor.n_dims, tensor.ne.size()));
     }
     int64_t elements = 1;
     for (uint32_t i = 0; in_.ok() && i < tensor.n_dims; ++i) {
@@ -206,7 +220,8 @@ Status Parser::size(GgufTensor& tensor, const std::string& name) {
     const int64_t block = ggml_blck_size(static_cast<ggml_type>(tensor.type));
     const size_t block_bytes = ggml_type_size(static_cast<ggml_type>(tensor.type));
     if (block <= 0 || block_bytes == 0) {
-        return {Code::unsupported, fmt::format("tensor {} has the type {}, which is not used any more", name, tensor.type)};
+        return {Code::unsupported,
+                fmt::format("tensor {} has the type {}, which is not used any more", name, tensor.type)};
     }
     if (tensor.ne[0] % block != 0) {
         return corrupt(fmt::format("tensor {} has rows of {} elements, not a multiple of the block size {} of {}", name,
@@ -231,7 +246,8 @@ Status Parser::data() {
         if (__builtin_add_overflow(tensor.offset, gguf_.data_offset, &tensor.offset) ||
             __builtin_add_overflow(tensor.offset, tensor.bytes, &end) || end > file_bytes_) {
             return corrupt(fmt::format("tensor {} ends beyond the file ({} bytes): the file is cut short, download or "
-                                       "copy it again", printable(tensor.name), file_bytes_));
+                                       "copy it again",
+                                       printable(tensor.name), file_bytes_));
         }
         gguf_.data_end = end;
     }
@@ -265,7 +281,8 @@ std::optional<std::vector<std::string_view>> GgufField::texts() const {
     if (type != GgufType::array || element != GgufType::string) return std::nullopt;
     std::vector<std::string_view> strings;
     ByteReader in(value);
-    for (uint64_t i = 0; i < count; ++i) strings.push_back(view(in.take(static_cast<size_t>(in.u64()))));
+    for (uint64_t i = 0; i < count; ++i)
+        strings.push_back(view(in.take(static_cast<size_t>(in.u64()))));
     return strings;
 }
 

@@ -15,7 +15,18 @@
 namespace linkcpp::moe {
 
 enum class GgufType : uint32_t {
-    u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9, u64 = 10, i64 = 11,
+    u8 = 0,
+    i8 = 1,
+    u16 = 2,
+    i16 = 3,
+    u32 = 4,
+    i32 = 5,
+    f32 = 6,
+    boolean = 7,
+    string = 8,
+    array = 9,
+    u64 = 10,
+    i64 = 11,
     f64 = 12,
 };
 
@@ -42,20 +53,20 @@ struct GgufField {
 /// One entry of the tensor table.
 struct GgufTensor {
     std::string_view name;
-    int type = 0;                      ///< ggml_type, one that this ggml knows
+    int type = 0;  ///< ggml_type, one that this ggml knows
     uint32_t n_dims = 0;
     std::array<int64_t, 4> ne{1, 1, 1, 1};
-    uint64_t offset = 0;               ///< of the data, from the beginning of the file
-    uint64_t bytes = 0;                ///< of the data; offset + bytes is within the file
+    uint64_t offset = 0;  ///< of the data, from the beginning of the file
+    uint64_t bytes = 0;   ///< of the data; offset + bytes is within the file
 };
 
 struct Gguf {
     uint32_t version = 0;
     uint32_t alignment = gguf_default_alignment;
-    uint64_t data_offset = 0;          ///< size of the header, padding included
-    uint64_t data_end = 0;             ///< where the last tensor ends; its padding may be missing
-    std::vector<GgufField> fields;     ///< in file order
-    std::vector<GgufTensor> tensors;   ///< in file order, which is the order of offsets
+    uint64_t data_offset = 0;         ///< size of the header, padding included
+    uint64_t data_end = 0;            ///< where the last tensor ends; its padding may be missing
+    std::vector<GgufField> fields;    ///< in file order
+    std::vector<GgufTensor> tensors;  ///< in file order, which is the order of offsets
     std::map<std::string_view, size_t> field_index;
 
     /// nullptr when there is no such key.

@@ -45,13 +45,15 @@ void GgufWriter::put_strings(std::string_view key, std::span<const std::string> 
     put_key(key, GgufType::array);
     fields_.u32(static_cast<uint32_t>(GgufType::string));
     fields_.u64(values.size());
-    for (const std::string& value : values) put_text(fields_, value);
+    for (const std::string& value : values)
+        put_text(fields_, value);
 }
 
 uint64_t GgufWriter::add_tensor(std::string_view name, int type, std::span<const int64_t> ne, uint64_t bytes) {
     put_text(tensors_, name);
     tensors_.u32(static_cast<uint32_t>(ne.size()));
-    for (int64_t n : ne) tensors_.put(n);
+    for (int64_t n : ne)
+        tensors_.put(n);
     tensors_.put(static_cast<int32_t>(type));
     const uint64_t offset = data_bytes_;
     tensors_.u64(offset);

@@ -13,7 +13,7 @@ namespace {
 // 16 bytes that no quantised weights begin with by chance. The line ends and the control-Z show a text conversion.
 constexpr std::string_view magic("linkcpp:hole\r\n\x1a\0", 16);
 constexpr uint32_t version = 1;
-constexpr size_t prefix_bytes = 64;    // magic, version, kind, layer, count, fingerprint
+constexpr size_t prefix_bytes = 64;  // magic, version, kind, layer, count, fingerprint
 constexpr size_t digest_bytes = 32;
 
 ByteSpan magic_bytes() { return {reinterpret_cast<const uint8_t*>(magic.data()), magic.size()}; }
@@ -39,7 +39,8 @@ Bytes encode_hole_marker(const HoleMarker& marker) {
     out.u32(marker.layer);
     out.u32(static_cast<uint32_t>(marker.digests.size()));
     out.raw(marker.model_fingerprint.bytes);
-    for (const Digest& digest : marker.digests) out.raw(digest.bytes);
+    for (const Digest& digest : marker.digests)
+        out.raw(digest.bytes);
     out.raw(sha256(out.bytes()).bytes);
     return out.take();
 }
@@ -58,13 +59,16 @@ Result<std::optional<HoleMarker>> decode_hole_marker(ByteSpan head) {
     marker.model_fingerprint = read_digest(in);
     if (!in.ok()) return corrupt("cut short");
     if (their_version != version) {
-        return Status(Code::unsupported, fmt::format("hole marker: version {}; version {} is supported", their_version, version));
+        return Status(Code::unsupported,
+                      fmt::format("hole marker: version {}; version {} is supported", their_version, version));
     }
     if (n_expert > max_experts || head.size() < hole_marker_size(n_expert)) {
         return corrupt(fmt::format("{} digests do not fit", n_expert));
     }
-    for (uint32_t i = 0; i < n_expert; ++i) marker.digests.push_back(read_digest(in));
-    if (sha256(head.first(hole_marker_size(n_expert) - digest_bytes)) != read_digest(in)) return corrupt("wrong checksum");
+    for (uint32_t i = 0; i < n_expert; ++i)
+        marker.digests.push_back(read_digest(in));
+    if (sha256(head.first(hole_marker_size(n_expert) - digest_bytes)) != read_digest(in))
+        return corrupt("wrong checksum");
     if (kind > UINT8_MAX || !TensorKind::from_code(static_cast<uint8_t>(kind))) {
         return corrupt(fmt::format("unknown tensor kind {}", kind));
     }

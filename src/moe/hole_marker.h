@@ -13,7 +13,7 @@ namespace linkcpp::moe {
 
 struct HoleMarker {
     Digest model_fingerprint;
-    uint8_t kind = 0;             ///< TensorKind::code()
+    uint8_t kind = 0;  ///< TensorKind::code()
     uint32_t layer = 0;
     std::vector<Digest> digests;  ///< one per expert of the tensor, in order
 };

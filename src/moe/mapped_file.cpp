@@ -54,7 +54,8 @@ MappedFile::~MappedFile() {
 }
 
 bool MappedFile::is_same_file(const std::string& path) const {
-    struct stat mine {}, other {};
+    struct stat mine {
+    }, other{};
     return fstat(fd_, &mine) == 0 && stat(path.c_str(), &other) == 0 && mine.st_dev == other.st_dev &&
            mine.st_ino == other.st_ino;
 }

@@ -76,7 +76,8 @@ Status ModelFile::Impl::read_info() {
     info.n_ff_exp = small_number(gguf, prefix + "expert_feed_forward_length", INT32_MAX);
     info.n_files = static_cast<int>(parts.size());
     Sha256 hash;
-    for (const ModelPart& part : parts) hash.update(part.file.bytes().first(static_cast<size_t>(part.gguf.data_offset)));
+    for (const ModelPart& part : parts)
+        hash.update(part.file.bytes().first(static_cast<size_t>(part.gguf.data_offset)));
     info.fingerprint = hash.finish();
     return {};
 }
@@ -91,7 +92,8 @@ Status ModelFile::Impl::read_tensors() {
             if (!*parsed) continue;
             ExpertTensor tensor = std::move(**parsed);
             if (tensor.name.layer >= info.n_layer) {
-                return corrupt(fmt::format("{}: {} in a model of {} layers", file.path(), tensor.name.str(), info.n_layer));
+                return corrupt(
+                    fmt::format("{}: {} in a model of {} layers", file.path(), tensor.name.str(), info.n_layer));
             }
             info.n_bytes_experts += entry.bytes;
             const auto data = file.bytes().subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.bytes));
@@ -118,19 +120,22 @@ Status ModelFile::Impl::read_marker(ExpertTensor& tensor, ByteSpan data) {
         (*marker)->digests.size() != static_cast<size_t>(tensor.n_slabs)) {
         return corrupt("has the hole marker of another tensor");
     }
-    if ((*marker)->model_fingerprint != info.fingerprint) return {Code::mismatch, "has the hole marker of another model"};
+    if ((*marker)->model_fingerprint != info.fingerprint)
+        return {Code::mismatch, "has the hole marker of another model"};
     tensor.digests = std::move((*marker)->digests);
     return {};
 }
 
 Status ModelFile::Impl::group_layers() {
     layers.resize(static_cast<size_t>(info.n_layer));
-    for (int i = 0; i < info.n_layer; ++i) layers[static_cast<size_t>(i)].layer = i;
+    for (int i = 0; i < info.n_layer; ++i)
+        layers[static_cast<size_t>(i)].layer = i;
     for (const auto& [name, index] : by_name) {
         const ExpertTensor& tensor = tensors[index];
         ModelLayer& layer = layers[static_cast<size_t>(name.layer)];
         if (layer.n_expert != 0 && layer.n_expert != tensor.n_slabs) {
-            return corrupt(fmt::format("layer {} has tensors of {} and of {} experts", name.layer, layer.n_expert, tensor.n_slabs));
+            return corrupt(fmt::format("layer {} has tensors of {} and of {} experts", name.layer, layer.n_expert,
+                                       tensor.n_slabs));
         }
         layer.n_expert = tensor.n_slabs;
         layer.tensors.push_back(&tensor);

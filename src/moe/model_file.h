@@ -14,24 +14,24 @@ namespace linkcpp::moe {
 
 struct ModelLayer {
     int layer = 0;
-    int n_expert = 0;                ///< 0: a layer without experts
+    int n_expert = 0;  ///< 0: a layer without experts
     std::vector<const ExpertTensor*> tensors;
 };
 
 struct ModelInfo {
     std::string architecture, name;
-    int n_layer = 0;                 ///< block_count
+    int n_layer = 0;  ///< block_count
     int n_embd = 0, n_expert = 0, n_expert_used = 0, n_ff_exp = 0;
-    uint64_t n_bytes = 0;            ///< all tensor data
-    uint64_t n_bytes_experts = 0;    ///< expert tensor data
-    Digest fingerprint;              ///< SHA-256 of the GGUF header(s)
-    bool sparse = false;             ///< a backbone file: expert bytes are holes
+    uint64_t n_bytes = 0;          ///< all tensor data
+    uint64_t n_bytes_experts = 0;  ///< expert tensor data
+    Digest fingerprint;            ///< SHA-256 of the GGUF header(s)
+    bool sparse = false;           ///< a backbone file: expert bytes are holes
     int n_files = 1;
 };
 
 /// Bytes of one of the model's files.
 struct SourceRange {
-    int file = 0;                    ///< 0-based part; `padding`: zeros from nowhere
+    int file = 0;  ///< 0-based part; `padding`: zeros from nowhere
     uint64_t offset = 0, bytes = 0;
     static constexpr int padding = -1;
 };

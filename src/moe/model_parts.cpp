@@ -22,7 +22,8 @@ Result<ModelPart> open_part(const std::string& path) {
 Status check_totals(const std::vector<ModelPart>& parts) {
     const auto expected = parts.front().gguf.number(key_tensors);
     uint64_t n_tensors = 0;
-    for (const ModelPart& part : parts) n_tensors += part.gguf.tensors.size();
+    for (const ModelPart& part : parts)
+        n_tensors += part.gguf.tensors.size();
     if (!expected || *expected == n_tensors) return {};
     return {Code::corrupt, fmt::format("{}: the model has {} tensors, its {} parts hold {}", parts.front().file.path(),
                                        *expected, parts.size(), n_tensors)};
@@ -55,8 +56,9 @@ Result<std::vector<ModelPart>> open_model_parts(const std::string& path) {
     const int n_parts = static_cast<int>(count);
     const auto prefix = split_prefix(path, static_cast<int>(number), n_parts);
     if (!prefix) {
-        return Status(Code::invalid_argument, fmt::format("{}: is part {} of {} of a split model, so its name must end in {}",
-                                                          path, number + 1, count, split_path("", static_cast<int>(number), n_parts)));
+        return Status(Code::invalid_argument,
+                      fmt::format("{}: is part {} of {} of a split model, so its name must end in {}", path, number + 1,
+                                  count, split_path("", static_cast<int>(number), n_parts)));
     }
     for (int i = 0; i < n_parts; ++i) {
         auto part = open_part(split_path(*prefix, i, n_parts));
@@ -65,7 +67,8 @@ Result<std::vector<ModelPart>> open_model_parts(const std::string& path) {
             return missing ? part.status().in(fmt::format("part {} of {} is missing", i + 1, n_parts)) : part.status();
         }
         if (part->gguf.number(key_count) != count || part->gguf.number(key_no) != static_cast<uint64_t>(i)) {
-            return Status(Code::corrupt, fmt::format("{}: does not say that it is part {} of {}", part->file.path(), i + 1, n_parts));
+            return Status(Code::corrupt,
+                          fmt::format("{}: does not say that it is part {} of {}", part->file.path(), i + 1, n_parts));
         }
         parts.push_back(std::move(*part));
     }

@@ -37,7 +37,8 @@ Status check_space(const std::string& path, uint64_t expected_bytes) {
 
 /// Whether the open file still has the name `part`: while we waited for the lock, its writer may have renamed it.
 bool still_named(int fd, const std::string& part) {
-    struct stat opened {}, named {};
+    struct stat opened {
+    }, named{};
     return fstat(fd, &opened) == 0 && stat(part.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
            opened.st_ino == named.st_ino;
 }

@@ -34,8 +34,7 @@ class OutputFile {
     uint64_t allocated_bytes() const;
 
   private:
-    OutputFile(std::string path, std::string part, int fd)
-        : path_(std::move(path)), part_(std::move(part)), fd_(fd) {}
+    OutputFile(std::string path, std::string part, int fd) : path_(std::move(path)), part_(std::move(part)), fd_(fd) {}
     Status error(const char* what) const;
 
     std::string path_, part_;

@@ -33,7 +33,8 @@ bool in_order(const ExpertTensor* a, const ExpertTensor* b) {
 Result<int> read_number(const Gguf& gguf, const char* key, int largest) {
     const auto value = gguf.number(key);
     if (!value) return Status(Code::corrupt, fmt::format("metadata {} is missing or not a number", key));
-    if (*value > static_cast<uint64_t>(largest)) return Status(Code::corrupt, fmt::format("metadata {} is {}", key, *value));
+    if (*value > static_cast<uint64_t>(largest))
+        return Status(Code::corrupt, fmt::format("metadata {} is {}", key, *value));
     return static_cast<int>(*value);
 }
 
@@ -48,10 +49,17 @@ Result<SliceInfo> read_info(const Gguf& gguf) {
     SliceInfo info;
     info.architecture = gguf.text("general.architecture").value_or("");
     info.model_name = gguf.text("general.name").value_or("");
-    const struct { const char* key; int largest; int& value; } numbers[] = {
-        {slice_key::layer_begin, max_layers, info.layer_begin},  {slice_key::layer_end, max_layers, info.layer_end},
-        {slice_key::expert_begin, max_experts, info.expert_begin}, {slice_key::expert_end, max_experts, info.expert_end},
-        {slice_key::n_expert, max_experts, info.n_expert},       {slice_key::n_expert_used, max_experts, info.n_expert_used},
+    const struct {
+        const char* key;
+        int largest;
+        int& value;
+    } numbers[] = {
+        {slice_key::layer_begin, max_layers, info.layer_begin},
+        {slice_key::layer_end, max_layers, info.layer_end},
+        {slice_key::expert_begin, max_experts, info.expert_begin},
+        {slice_key::expert_end, max_experts, info.expert_end},
+        {slice_key::n_expert, max_experts, info.n_expert},
+        {slice_key::n_expert_used, max_experts, info.n_expert_used},
         {slice_key::n_embd, INT32_MAX, info.n_embd},
     };
     for (const auto& number : numbers) {
@@ -65,8 +73,9 @@ Result<SliceInfo> read_info(const Gguf& gguf) {
     info.model_fingerprint = *fingerprint;
     info.digest = *digest;
     if (info.layer_begin >= info.layer_end || info.expert_begin >= info.expert_end || info.expert_end > info.n_expert) {
-        return Status(Code::corrupt, fmt::format("its ranges make no sense: layers {}:{}, experts {}:{} of {}", info.layer_begin,
-                                   info.layer_end, info.expert_begin, info.expert_end, info.n_expert));
+        return Status(Code::corrupt,
+                      fmt::format("its ranges make no sense: layers {}:{}, experts {}:{} of {}", info.layer_begin,
+                                  info.layer_end, info.expert_begin, info.expert_end, info.n_expert));
     }
     return info;
 }
@@ -95,7 +104,7 @@ Result<ExpertTensor> read_tensor(const Gguf& gguf, const GgufTensor& entry, cons
     }
     if (tensor.n_slabs != info.expert_end - info.expert_begin) {
         return Status(Code::corrupt, fmt::format("{} holds {} experts, the slice {}", tensor.name.str(), tensor.n_slabs,
-                                   info.expert_end - info.expert_begin));
+                                                 info.expert_end - info.expert_begin));
     }
     LINKCPP_TRY(read_digests(gguf, tensor));
     tensor.data = file.subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.bytes));
@@ -106,7 +115,8 @@ Result<ExpertTensor> read_tensor(const Gguf& gguf, const GgufTensor& entry, cons
 
 Digest slice_digest(const std::vector<ExpertTensor>& tensors, int expert_begin) {
     std::vector<const ExpertTensor*> order;
-    for (const ExpertTensor& tensor : tensors) order.push_back(&tensor);
+    for (const ExpertTensor& tensor : tensors)
+        order.push_back(&tensor);
     std::sort(order.begin(), order.end(), in_order);
     std::vector<Bytes> leaves;
     for (const ExpertTensor* tensor : order) {
@@ -135,7 +145,8 @@ Status SliceFile::Impl::read() {
     const auto version = gguf.number(slice_key::version);
     if (!version) return {Code::invalid_argument, "a GGUF file, but not a slice; make one with `linkcpp slice`"};
     if (*version != slice_key::current_version) {
-        return {Code::unsupported, fmt::format("slice format {}; this program reads format {}", *version, slice_key::current_version)};
+        return {Code::unsupported,
+                fmt::format("slice format {}; this program reads format {}", *version, slice_key::current_version)};
     }
     auto read_result = read_info(gguf);
     if (!read_result.ok()) return read_result.status();
@@ -179,13 +190,15 @@ Status SliceFile::Impl::verify_slab(const ExpertTensor& tensor, size_t slab) con
     auto digest = hash_range(file, begin + slab * tensor.slab_bytes, tensor.slab_bytes);
     if (!digest.ok()) return digest.status();
     if (*digest == tensor.digests[slab]) return {};
-    return {Code::corrupt, fmt::format("{}: expert {} of {} is damaged: its bytes do not match their digest; get the slice again",
-                                       file.path(), info.expert_begin + static_cast<int>(slab), tensor.name.str())};
+    return {Code::corrupt,
+            fmt::format("{}: expert {} of {} is damaged: its bytes do not match their digest; get the slice again",
+                        file.path(), info.expert_begin + static_cast<int>(slab), tensor.name.str())};
 }
 
 Status SliceFile::verify(const Progress& progress) const {
     uint64_t done = 0, total = 0;
-    for (const ExpertTensor& tensor : tensors()) total += tensor.data.size();
+    for (const ExpertTensor& tensor : tensors())
+        total += tensor.data.size();
     for (const ExpertTensor& tensor : tensors()) {
         for (size_t slab = 0; slab < tensor.digests.size(); ++slab) {
             LINKCPP_TRY(impl_->verify_slab(tensor, slab));

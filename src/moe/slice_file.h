@@ -21,24 +21,24 @@ namespace linkcpp::moe {
 /// One expert tensor of a slice (or of a whole model): slab i belongs to expert `expert_begin + i`.
 struct ExpertTensor {
     ExpertTensorName name;
-    int type = 0;                    ///< ggml_type
-    std::array<int64_t, 2> ne{1, 1}; ///< shape of one slab: weight [n_in, n_out], bias [n_out, 1], scale [1, 1]
+    int type = 0;                     ///< ggml_type
+    std::array<int64_t, 2> ne{1, 1};  ///< shape of one slab: weight [n_in, n_out], bias [n_out, 1], scale [1, 1]
     uint64_t slab_bytes = 0;
-    ByteSpan data;                   ///< all slabs, in expert order
-    std::vector<Digest> digests;     ///< one per slab
-    int n_slabs = 0;                 ///< experts held, also where there is no data
+    ByteSpan data;                ///< all slabs, in expert order
+    std::vector<Digest> digests;  ///< one per slab
+    int n_slabs = 0;              ///< experts held, also where there is no data
 };
 
 struct SliceInfo {
-    std::string architecture;        ///< general.architecture, e.g. "qwen35moe"
-    std::string model_name;          ///< general.name, may be empty
+    std::string architecture;  ///< general.architecture, e.g. "qwen35moe"
+    std::string model_name;    ///< general.name, may be empty
     int layer_begin = 0, layer_end = 0;
     int expert_begin = 0, expert_end = 0;
-    int n_expert = 0;                ///< experts per layer in the whole model
-    int n_expert_used = 0;           ///< top-k
+    int n_expert = 0;       ///< experts per layer in the whole model
+    int n_expert_used = 0;  ///< top-k
     int n_embd = 0;
-    Digest model_fingerprint;        ///< SHA-256 of the source model's GGUF header(s): tells models apart in messages
-    Digest digest;                   ///< slice_digest() of the tensors; its first 16 bytes are the id on the wire
+    Digest model_fingerprint;  ///< SHA-256 of the source model's GGUF header(s): tells models apart in messages
+    Digest digest;             ///< slice_digest() of the tensors; its first 16 bytes are the id on the wire
 };
 
 /// The identity of a slice: Merkle root over one leaf per slab, ordered by layer, then kind code, then expert.

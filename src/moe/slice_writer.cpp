@@ -19,8 +19,9 @@ Status invalid(std::string message) { return {Code::invalid_argument, std::move(
 Status check_range(const char* what, int& begin, int& end, int count) {
     if (end < 0) end = count;
     if (begin >= 0 && begin < end && end <= count) return {};
-    return invalid(fmt::format("{} {}:{} do not exist: the model has {} {}, so ranges lie within 0:{} and the end is exclusive",
-                               what, begin, end, count, what, count));
+    return invalid(
+        fmt::format("{} {}:{} do not exist: the model has {} {}, so ranges lie within 0:{} and the end is exclusive",
+                    what, begin, end, count, what, count));
 }
 
 Status check_request(const ModelFile& model, SliceRequest& request) {
@@ -39,13 +40,14 @@ Status check_request(const ModelFile& model, SliceRequest& request) {
         const int n_expert = model.layers()[static_cast<size_t>(i)].n_expert;
         any = any || n_expert > 0;
         if (n_expert > 0 && n_expert < request.expert_end) {
-            return invalid(fmt::format("layer {} has {} experts only; ask for experts within 0:{} or leave that layer out", i,
-                                       n_expert, n_expert));
+            return invalid(
+                fmt::format("layer {} has {} experts only; ask for experts within 0:{} or leave that layer out", i,
+                            n_expert, n_expert));
         }
     }
     if (any) return {};
-    return invalid(fmt::format("layers {}:{} have no experts (they are dense); see `linkcpp inspect`", request.layer_begin,
-                               request.layer_end));
+    return invalid(fmt::format("layers {}:{} have no experts (they are dense); see `linkcpp inspect`",
+                               request.layer_begin, request.layer_end));
 }
 
 /// What a reader of the file may want to know about the model: its name, authors and licence, its expert geometry.
@@ -78,7 +80,8 @@ Bytes make_header(const ModelFile& model, const SliceInfo& info, const std::vect
     out.put_string(slice_key::digest, info.digest.hex());
     for (const ExpertTensor& tensor : tensors) {
         std::vector<std::string> digests(static_cast<size_t>(n_held), Digest().hex());
-        for (size_t i = 0; i < tensor.digests.size(); ++i) digests[i] = tensor.digests[i].hex();
+        for (size_t i = 0; i < tensor.digests.size(); ++i)
+            digests[i] = tensor.digests[i].hex();
         out.put_strings(slice_key::digests(tensor.name.str()), digests);
         out.add_tensor(tensor.name.str(), tensor.type, tensor_dimensions(tensor, n_held),
                        tensor.slab_bytes * static_cast<uint64_t>(n_held));
@@ -122,7 +125,8 @@ void plan_tensor(const ModelFile& model, const ExpertTensor& whole, SlicePlan& p
 
 uint64_t slab_bytes(const SlicePlan& plan) {
     uint64_t sum = 0;
-    for (const ExpertTensor& tensor : plan.tensors) sum += tensor.data.size();
+    for (const ExpertTensor& tensor : plan.tensors)
+        sum += tensor.data.size();
     return sum;
 }
 
@@ -141,8 +145,10 @@ class SlabCopier {
     Result<Digest> slab(SourceRange from) {
         Sha256 hash;
         while (from.bytes > 0) {
-            if (options_.cancelled && *options_.cancelled) return Status(Code::unavailable, "interrupted; nothing was left behind");
-            const std::span<uint8_t> piece(buffer_.data(), static_cast<size_t>(std::min<uint64_t>(from.bytes, buffer_.size())));
+            if (options_.cancelled && *options_.cancelled)
+                return Status(Code::unavailable, "interrupted; nothing was left behind");
+            const std::span<uint8_t> piece(buffer_.data(),
+                                           static_cast<size_t>(std::min<uint64_t>(from.bytes, buffer_.size())));
             LINKCPP_TRY(model_.file(from.file).read_at(from.offset, piece));
             hash.update(piece);
             LINKCPP_TRY(out_.write_at(offset_, piece));
@@ -175,7 +181,8 @@ Result<SlicePlan> plan_slice(const ModelFile& model, const SliceRequest& asked) 
         std::sort(tensors.begin(), tensors.end(), [](const ExpertTensor* a, const ExpertTensor* b) {
             return a->name.kind.code() < b->name.kind.code();
         });
-        for (const ExpertTensor* tensor : tensors) plan_tensor(model, *tensor, plan);
+        for (const ExpertTensor* tensor : tensors)
+            plan_tensor(model, *tensor, plan);
     }
     plan.header_bytes = make_header(model, plan.info, plan.tensors).size();
     plan.total_bytes += plan.header_bytes;

@@ -16,19 +16,19 @@ struct SliceRequest {
 };
 
 struct SlicePlan {
-    SliceInfo info;                    ///< everything but `digest`, which needs the slabs to be read
-    std::vector<ExpertTensor> tensors; ///< in file order; `data` are spans of the model, no digests
+    SliceInfo info;                     ///< everything but `digest`, which needs the slabs to be read
+    std::vector<ExpertTensor> tensors;  ///< in file order; `data` are spans of the model, no digests
     uint64_t header_bytes = 0;
-    uint64_t total_bytes = 0;          ///< of the slice file
-    std::vector<SourceRange> ranges;   ///< what follows the header, in order; one per tensor and one per padding
+    uint64_t total_bytes = 0;         ///< of the slice file
+    std::vector<SourceRange> ranges;  ///< what follows the header, in order; one per tensor and one per padding
 };
 
 /// Cheap: reads no slab. Errors: invalid_argument (a dense model, ranges that the model does not have, a sparse file).
 Result<SlicePlan> plan_slice(const ModelFile& model, const SliceRequest& request);
 
 struct SliceHeader {
-    Bytes bytes;                       ///< plan.header_bytes of them
-    Digest digest;                     ///< of the slice
+    Bytes bytes;    ///< plan.header_bytes of them
+    Digest digest;  ///< of the slice
 };
 /// The header with all digests; slabs whose digest the model does not know yet are read. Errors: io.
 Result<SliceHeader> slice_header(const ModelFile& model, const SlicePlan& plan, const Progress& progress = {});
@@ -40,7 +40,7 @@ struct WriteOptions {
 };
 
 struct WrittenSlice {
-    SliceInfo info;                    ///< with `digest`
+    SliceInfo info;  ///< with `digest`
     uint64_t bytes = 0;
 };
 /// Writes the slice to `path` in one pass over its slabs; the file appears whole or not at all.

@@ -1,0 +1,16 @@
+#pragma once
+// The subcommands of `linkcpp`. Each add_… registers one with its options; when the user chose it, it runs while the
+// command line is parsed and leaves its exit code: 0 done, 1 failed (with a sentence on standard error). A command line
+// that makes no sense ends with 2 before anything runs.
+
+#include <CLI/CLI.hpp>
+
+namespace linkcpp::cmd {
+
+constexpr int exit_failed = 1;
+constexpr int exit_usage = 2;
+
+void add_inspect(CLI::App& app, int& exit_code);
+void add_slice(CLI::App& app, int& exit_code);
+
+}  // namespace linkcpp::cmd
