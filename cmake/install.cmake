@@ -45,5 +45,9 @@ install(FILES README.md DESTINATION ${linkcpp_doc} OPTIONAL)
 install(DIRECTORY docs/ DESTINATION ${linkcpp_doc}/docs)
 # The licences of what is installed with us; docs/DEPENDENCIES.md says what is what.
 install(FILES ${linkcpp_llama_dir}/LICENSE DESTINATION ${linkcpp_doc}/licenses RENAME llama.cpp)
-install(FILES ${linkcpp_llama_dir}/vendor/cpp-httplib/LICENSE DESTINATION ${linkcpp_doc}/licenses RENAME cpp-httplib OPTIONAL)
-install(FILES ${linkcpp_llama_dir}/licenses/LICENSE-jsonhpp DESTINATION ${linkcpp_doc}/licenses RENAME nlohmann-json OPTIONAL)
+foreach(part cpp-httplib=vendor/cpp-httplib/LICENSE nlohmann-json=licenses/LICENSE-jsonhpp
+             xxhash=vendor/hash/xxhash/LICENSE sha256=vendor/hash/sha256/LICENSE
+             rotate-bits=vendor/hash/rotate-bits/LICENSE.md)
+  string(REGEX MATCH "^([^=]+)=(.+)$" _ ${part})
+  install(FILES ${linkcpp_llama_dir}/${CMAKE_MATCH_2} DESTINATION ${linkcpp_doc}/licenses RENAME ${CMAKE_MATCH_1} OPTIONAL)
+endforeach()
