@@ -58,6 +58,7 @@ class Link {
 
     std::function<void(ByteSpan)> on_bytes;
     std::function<void(Status)> on_closed;  ///< the peer closed (unavailable) or the connection broke (io)
+    std::function<void()> on_drained;       ///< unsent() has come down to 0
 };
 
 class Listener {

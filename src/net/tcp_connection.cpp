@@ -29,6 +29,7 @@ Connection::Connection(TcpShared& shared, tcp::socket socket)
     : shared_(shared), socket_(std::move(socket)), closing_timer_(shared.io), peer_(name_of(socket_)) {
     ErrorCode ignored;  // a connection that broke meanwhile shows at the first read
     socket_.set_option(tcp::no_delay(true), ignored);
+    socket_.set_option(tcp::socket::keep_alive(true), ignored);
     socket_.non_blocking(true, ignored);
 }
 
@@ -131,6 +132,11 @@ void Connection::on_written(const ErrorCode& error, size_t n_bytes) {
         start_write();
     } else if (state_ == State::flushing) {
         linger();
+    } else if (link_ && link_->on_drained) {
+        auto callback = std::move(link_->on_drained);
+        link_->on_drained = nullptr;
+        callback();
+        if (link_ && !link_->on_drained) link_->on_drained = std::move(callback);
     }
 }
 

@@ -43,6 +43,9 @@ class Session {
     /// room. The handler must not destroy the session or feed it; what must end it waits until feed() returns.
     Status feed(ByteSpan bytes, SessionHandler& handler);
 
+    /// Payload bytes of the frame that the handler is being told about: what credit is counted in.
+    uint64_t payload_bytes() const { return payload_bytes_; }
+
     bool established() const { return state_ == State::open; }
     /// Largest payload the other end accepts; 0 before the handshake is over.
     uint32_t peer_max_payload() const { return peer_max_payload_; }
@@ -76,6 +79,7 @@ class Session {
     uint32_t max_payload_;
     uint32_t peer_max_payload_ = 0;
     uint16_t version_ = 0;
+    uint64_t payload_bytes_ = 0;
 };
 
 /// Byte credit of one direction of a connection (back pressure). The receiver grants, the sender spends before it sends.

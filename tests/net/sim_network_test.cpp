@@ -82,13 +82,17 @@ TEST_F(Sim, flush_arrives_before_the_end_and_a_plain_close_drops) {
 TEST_F(Sim, a_reader_that_stops_holds_the_sender_back) {
     ASSERT_TRUE(connect().ok());
     server->set_reading(false);
+    int n_drained = 0;
+    client->on_drained = [&] { ++n_drained; };
     client->send(Bytes(1 << 20));
     network.sim().run_for(1s);
+    EXPECT_EQ(n_drained, 0);
     EXPECT_TRUE(at_server.empty());
     EXPECT_GE(client->unsent(), (1u << 20) - 400000u);
     server->set_reading(true);
     network.sim().run_for(1s);
     EXPECT_EQ(at_server.size(), 1u << 20);
+    EXPECT_EQ(n_drained, 1);
 }
 
 TEST_F(Sim, refused_partitioned_and_unknown) {

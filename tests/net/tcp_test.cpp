@@ -236,8 +236,10 @@ TEST_F(Tcp, a_reader_that_stops_holds_the_sender_back) {
     });
     constexpr size_t size = 64 << 20;
     Link* sender = nullptr;
+    std::atomic<int> n_drained = 0;
     connect(address, [&](Link& link) {
         sender = &link;
+        link.on_drained = [&] { ++n_drained; };
         for (int i = 0; i < 64; ++i) link.send(Bytes(size / 64));
     });
     ASSERT_TRUE(wait_for([&] { return receiver.load() != nullptr; }));
@@ -247,6 +249,7 @@ TEST_F(Tcp, a_reader_that_stops_holds_the_sender_back) {
     on_loop([&] { receiver.load()->set_reading(true); });
     ASSERT_TRUE(wait_for([&] { return n_received == size; }));
     on_loop([&] { EXPECT_EQ(sender->unsent(), 0u); });
+    EXPECT_EQ(n_drained, 1);
 }
 
 TEST_F(Tcp, reads_what_the_peer_said_before_it_closed) {

@@ -162,6 +162,7 @@ struct SimConnection : std::enable_shared_from_this<SimConnection> {
                 deliver(to);
             });
             pump(to);
+            if (q.unsent == 0) tell_drained(1 - to);
         });
     }
 
@@ -178,6 +179,7 @@ struct SimConnection : std::enable_shared_from_this<SimConnection> {
     }
 
     void deliver(int to);
+    void tell_drained(int side);
     void tell_closed(int side, Status status);
     void break_now();
     void close(int side, bool flush);
@@ -236,6 +238,14 @@ void SimConnection::deliver(int to) {
     if (p.end_arrived && (reading[to] || !open[to])) {
         tell_closed(to, {Code::unavailable, fmt::format("the other end of {} closed the connection", address.str())});
     }
+}
+
+void SimConnection::tell_drained(int side) {
+    if (broken || !open[side] || !link[side] || !link[side]->on_drained) return;
+    auto callback = std::move(link[side]->on_drained);
+    link[side]->on_drained = nullptr;
+    callback();
+    if (link[side] && !link[side]->on_drained) link[side]->on_drained = std::move(callback);
 }
 
 void SimConnection::tell_closed(int side, Status status) {
