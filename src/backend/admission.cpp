@@ -1,0 +1,125 @@
+#include "backend/admission.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <random>
+
+namespace linkcpp::backend {
+
+namespace {
+
+/// Across numeric classes results differ in the last bits; more than this is a wrong result. docs/ARCHITECTURE.md.
+constexpr double max_nmse = 1e-4;
+
+Status judge(std::span<const float> y, const std::vector<float>& expected, bool same_class, const std::string& what) {
+    if (y.size() != expected.size()) return {Code::corrupt, what + ": the test answer has another size"};
+    if (same_class) {
+        if (std::memcmp(y.data(), expected.data(), y.size_bytes()) == 0) return {};
+        return {Code::mismatch, what + ": its results are not bit-identical with the local ones, although its numeric class is the same"};
+    }
+    double error = 0, power = 0;
+    for (size_t i = 0; i < y.size(); ++i) {
+        error += (static_cast<double>(y[i]) - expected[i]) * (static_cast<double>(y[i]) - expected[i]);
+        power += static_cast<double>(expected[i]) * expected[i];
+    }
+    const double nmse = power > 0 ? error / power : error;
+    if (nmse <= max_nmse) return {};
+    return {Code::mismatch, fmt::format("{}: its results differ from the local ones, NMSE {:.2g} (at most {:.0e} is allowed)", what, nmse, max_nmse)};
+}
+
+}  // namespace
+
+Admission::Admission(const ModelSource& source, LocalExperts* local, std::string numeric_class)
+    : source_(source), local_(local), numeric_class_(std::move(numeric_class)), thread_([this] { run(); }) {}
+
+Admission::~Admission() {
+    {
+        const std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+}
+
+void Admission::run() {
+    pthread_setname_np(pthread_self(), "lc-check");
+    for (;;) {
+        std::function<void()> task;
+        {
+            std::unique_lock lock(mutex_);
+            wake_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
+            if (stop_) return;
+            task = std::move(tasks_.front());
+            tasks_.pop_front();
+        }
+        task();
+    }
+}
+
+void Admission::admit(const std::string& worker, const wire::Welcome& welcome,
+                      std::function<void(Result<std::vector<dispatch::Canary>>)> done) {
+    {
+        const std::lock_guard lock(mutex_);
+        tasks_.push_back([this, worker, welcome, done = std::move(done)] { done(decide(worker, welcome)); });
+    }
+    wake_.notify_one();
+}
+
+Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, const wire::Welcome& welcome) const {
+    if (welcome.slices.empty()) return {Code::mismatch, "it holds no slices"};
+    const bool same_class = welcome.numeric_class == numeric_class_;
+    std::vector<dispatch::Canary> all;
+    for (const wire::SliceOffer& offer : welcome.slices) {
+        const std::string what = fmt::format("its slice of layers {}:{}, experts {}:{}", offer.layer_begin, offer.layer_end, offer.expert_begin, offer.expert_end);
+        if (offer.layer_end > INT32_MAX || offer.expert_end > INT32_MAX) return {Code::corrupt, what + ": impossible ranges"};
+        const auto digest = source_.digest(static_cast<int>(offer.layer_begin), static_cast<int>(offer.layer_end),
+                                           static_cast<int>(offer.expert_begin), static_cast<int>(offer.expert_end));
+        if (!digest.ok()) return digest.status().in(what);
+        if (!std::equal(offer.slice.begin(), offer.slice.end(), digest->bytes.begin())) {
+            return {Code::mismatch, what + " is not of this model: the digests of the weights differ (another model, another quantisation, or an older version); "
+                                           "cut the slice again from the file that the backbone uses"};
+        }
+        auto tests = canaries(offer, same_class);
+        if (!tests.ok()) return tests.status().in(what);
+        std::move(tests->begin(), tests->end(), std::back_inserter(all));
+    }
+    return all;
+}
+
+/// Each matrix of the slice's first layer alone, for its first and last expert.
+Result<std::vector<dispatch::Canary>> Admission::canaries(const wire::SliceOffer& offer, bool same_class) const {
+    std::vector<dispatch::Canary> tests;
+    if (local_ == nullptr) return tests;
+    const auto layer = std::find_if(source_.layers().begin(), source_.layers().end(), [&](const auto& entry) {
+        return entry.first >= static_cast<int>(offer.layer_begin) && entry.first < static_cast<int>(offer.layer_end);
+    });
+    if (layer == source_.layers().end()) return tests;
+    const auto last = std::min<uint32_t>(offer.expert_end, static_cast<uint32_t>(layer->second)) - 1;
+    const std::vector<uint32_t> experts = {offer.expert_begin, last};
+    for (const moe::ExpertTensor* tensor : source_.tensors(layer->first)) {
+        if (tensor->name.kind.role != moe::Role::weight) continue;
+        moe::Program program;
+        program.steps.push_back({moe::Op::matmul, tensor->name.kind.matrix, 0, 0, {0, 0}});
+        dispatch::Canary test;
+        test.slice = offer.slice;
+        test.layer = static_cast<uint32_t>(layer->first);
+        test.program = {moe::encode_program(program), static_cast<uint32_t>(tensor->ne[0]), static_cast<uint32_t>(tensor->ne[1]), false};
+        std::minstd_rand random(1);
+        std::normal_distribution<float> normal;
+        for (size_t i = 0; i < experts.size() * test.program.n_in; ++i) test.x.push_back(normal(random));
+        for (uint32_t expert : experts) test.expert.push_back(expert - offer.expert_begin);
+        std::vector<float> expected(experts.size() * test.program.n_out);
+        const std::vector<uint32_t> rows = {0, 1};
+        LINKCPP_TRY(local_->compute(layer->first, program, test.x, rows, experts, expected));
+        test.judge = [expected = std::move(expected), same_class, name = tensor->name.str()](std::span<const float> y) {
+            return judge(y, expected, same_class, name);
+        };
+        tests.push_back(std::move(test));
+    }
+    return tests;
+}
+
+}  // namespace linkcpp::backend

@@ -1,0 +1,179 @@
+#include "backend/model.h"
+
+#include "backend/finish.h"
+#include "base/log.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace linkcpp::backend {
+
+Model::~Model() {
+    if (dispatcher_ == nullptr) return;
+    Runtime::get().add_totals(totals());
+    net::run_on(network_->loop(), [this] { dispatcher_.reset(); });
+}
+
+void Model::tensor_loaded(const ggml_tensor* tensor, ByteSpan data) {
+    const auto name = moe::ExpertTensorName::parse(tensor->name);
+    if (!name) return;
+    const bool is_weight = name->kind.role == moe::Role::weight;
+    moe::ExpertTensor shape;
+    shape.name = *name;
+    shape.type = tensor->type;
+    shape.ne = {tensor->ne[0], is_weight ? tensor->ne[1] : 1};
+    const auto n_expert = static_cast<int>(is_weight ? tensor->ne[2] : tensor->ne[1]);
+    shape.slab_bytes = is_weight ? tensor->nb[2] : tensor->nb[1];
+    source_.loaded(shape, n_expert, data);
+}
+
+void Model::prepare() {
+    const Config& config = Runtime::get().config();
+    source_.seal(config.model_path);
+    fallback_ = config.fallback != Fallback::none && source_.has_weights();
+    if (config.fallback == Fallback::local && !fallback_) log_error("there are no local experts to fall back to: {}", source_.no_weights_reason());
+
+    std::string numeric_class;
+    if (auto device = local_device(); device.ok()) {
+        numeric_class = (*device)->numeric_class();
+        if (source_.has_weights()) local_ = std::make_unique<LocalExperts>(source_, *device, config.expert_cache_bytes);
+    } else {
+        log_warning("{}", device.status().message());
+    }
+    dispatch::Settings settings;
+    settings.build = std::string("linkcpp ") + LINKCPP_VERSION + ", ggml " + ggml_version() + " (" + ggml_commit() + ")";
+    settings.numeric_class = numeric_class;
+    settings.split = config.split;
+    network_ = Runtime::get().network();
+    admission_ = std::make_unique<Admission>(source_, local_.get(), numeric_class);
+    dispatcher_ = std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), config.workers, admission_.get());
+    announce();
+}
+
+/// One line per range of layers that the same workers compute.
+void Model::announce() {
+    std::mutex mutex;
+    std::condition_variable settled;
+    bool is_settled = false;
+    std::vector<dispatch::HolderInfo> holders;
+    network_->loop().post([&] {
+        dispatcher_->when_settled([&] {
+            const std::lock_guard lock(mutex);
+            holders = dispatcher_->holders();
+            is_settled = true;
+            settled.notify_one();
+        });
+    });
+    std::unique_lock lock(mutex);
+    settled.wait(lock, [&] { return is_settled; });
+
+    const Config& config = Runtime::get().config();
+    const auto who = [&](int layer) {
+        std::string text;
+        for (const dispatch::HolderInfo& holder : holders) {
+            if (layer < static_cast<int>(holder.layer_begin) || layer >= static_cast<int>(holder.layer_end)) continue;
+            text += fmt::format("{}experts {}:{} at {}", text.empty() ? "" : ", ", holder.expert_begin, holder.expert_end, holder.address);
+        }
+        if (text.empty()) text = fallback_ ? "computed here, no worker has them" : "NO HOLDER";
+        return text;
+    };
+    int begin = -1, previous = -1;
+    std::string current;
+    const auto flush = [&] {
+        if (begin >= 0) log_info("layers {}:{}  {}", begin, previous + 1, current);
+    };
+    for (const auto& [layer, n_expert] : source_.layers()) {
+        if (layer < config.layer_begin || layer >= config.layer_end) continue;
+        const std::string text = who(layer);
+        if (begin < 0 || text != current || layer != previous + 1) {
+            flush();
+            begin = layer;
+            current = text;
+        }
+        previous = layer;
+    }
+    flush();
+}
+
+Status Model::compute(const Region& region) {
+    std::call_once(prepared_, [this] { prepare(); });
+    const Instant begin = network_->loop().now();
+
+    moe::LayerShapes shapes;
+    for (const moe::ExpertTensor* tensor : source_.tensors(region.layer)) {
+        auto& entry = shapes.matrix[static_cast<size_t>(tensor->name.kind.matrix)];
+        if (tensor->name.kind.role == moe::Role::weight) entry = {true, entry.has_bias, tensor->ne[0], tensor->ne[1]};
+        if (tensor->name.kind.role == moe::Role::bias) entry.has_bias = true;
+    }
+    const auto widths = moe::check_program(region.program, shapes);
+    if (!widths.ok()) return widths.status();
+    auto program = std::make_shared<dispatch::ProgramCode>();
+    program->code = moe::encode_program(region.program);
+    program->n_in = static_cast<uint32_t>(widths->n_in);
+    program->n_out = static_cast<uint32_t>(widths->n_out);
+    program->weighted = region.program.weighted;
+
+    JobInputs inputs;
+    dispatch::ExpertJob job;
+    LINKCPP_TRY(make_job(region, std::move(program), source_.n_expert(region.layer), inputs, job));
+    job.accept_missing = fallback_;
+    dispatch::JobResult result;
+    LINKCPP_TRY(dispatcher_->run(job, result));
+    uint32_t n_local = 0;
+    LINKCPP_TRY(compute_missing(job, region.program, result, n_local));
+    write_output(region, job, result);
+
+    Runtime::get().add_layer({region.layer, job.n_tokens, job.n_pairs(), job.n_pairs() - n_local, n_local, network_->loop().now() - begin});
+    return {};
+}
+
+Status Model::compute_missing(const dispatch::ExpertJob& job, const moe::Program& program, dispatch::JobResult& result, uint32_t& n_local) {
+    std::vector<uint32_t> pairs, rows, experts;
+    for (uint32_t pair = 0; pair < job.n_pairs(); ++pair) {
+        if (result.state[pair] != dispatch::RowState::missing) continue;
+        pairs.push_back(pair);
+        rows.push_back(job.x_per_pair ? pair : pair / job.n_used);
+        experts.push_back(static_cast<uint32_t>(job.expert[pair]));
+    }
+    n_local = static_cast<uint32_t>(pairs.size());
+    if (pairs.empty()) return {};
+    const size_t n_out = job.program->n_out;
+    std::vector<float> y(pairs.size() * n_out);
+    if (local_ == nullptr) return {Code::unavailable, fmt::format("layer {}: experts without a holder, and no local weights", job.layer)};
+    LINKCPP_TRY(local_->compute(static_cast<int>(job.layer), program, job.x, rows, experts, y).in(fmt::format("layer {}, computed here", job.layer)));
+    for (size_t i = 0; i < pairs.size(); ++i) {
+        std::copy_n(y.data() + i * n_out, n_out, result.rows.data() + pairs[i] * n_out);
+        result.state[pairs[i]] = dispatch::RowState::raw;
+    }
+    return {};
+}
+
+Result<std::shared_ptr<moe::GgmlDevice>> Model::local_device() {
+    const std::lock_guard lock(device_mutex_);
+    if (device_ == nullptr) {
+        auto device = moe::GgmlDevice::create(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU), Runtime::get().n_threads());
+        if (!device.ok()) return device.status();
+        device_ = std::move(*device);
+    }
+    return device_;
+}
+
+Totals Model::totals() const {
+    Totals totals;
+    if (dispatcher_ == nullptr) return totals;
+    net::run_on(network_->loop(), [&] {
+        const dispatch::DispatchStats stats = dispatcher_->stats();
+        totals.failovers = stats.failovers;
+        totals.round_trip_p50 = stats.round_trip_p50;
+        totals.round_trip_p99 = stats.round_trip_p99;
+        for (const dispatch::PeerStats& peer : stats.peers) {
+            totals.bytes_out += peer.bytes_out;
+            totals.bytes_in += peer.bytes_in;
+            totals.pairs_by_worker[peer.address] += peer.rows;
+            totals.class_by_worker[peer.address] = peer.numeric_class;
+        }
+    });
+    return totals;
+}
+
+}  // namespace linkcpp::backend
