@@ -78,9 +78,10 @@ add_custom_target(linkcpp-llama-tools ALL DEPENDS ${LINKCPP_LLAMA_TOOLS})
 add_library(linkcpp_ggml_internal INTERFACE)
 target_include_directories(linkcpp_ggml_internal SYSTEM INTERFACE ${linkcpp_llama_dir}/ggml/src
                                                                   ${linkcpp_llama_dir}/ggml/include)
+# Headers only: programs and tests link the libraries, the plugin finds ggml in the process that loads it (a copy of its
+# own would be a second registry of backends).
 add_library(linkcpp_ggml INTERFACE)
 target_include_directories(linkcpp_ggml SYSTEM INTERFACE ${linkcpp_llama_dir}/ggml/include)
-target_link_libraries(linkcpp_ggml INTERFACE ggml)
 add_library(linkcpp_llama INTERFACE)
 target_include_directories(linkcpp_llama SYSTEM INTERFACE ${linkcpp_llama_dir}/include ${linkcpp_llama_dir}/ggml/include)
 target_link_libraries(linkcpp_llama INTERFACE llama ggml)

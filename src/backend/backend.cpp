@@ -66,6 +66,10 @@ Status compute_local_part(BackendContext& context, const ggml_cgraph* graph, con
 ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph* graph) {
     auto& context = *static_cast<BackendContext*>(backend->context);
     std::vector<GraphPart> once;
+    if (const std::string& error = Runtime::get().config().error; !error.empty()) {
+        log_error("decode failed: {}", error);
+        return GGML_STATUS_FAILED;
+    }
     for (const GraphPart& part : cut(context, graph, once)) {
         Status status;
         if (part.is_region) {

@@ -36,6 +36,7 @@ struct Totals {
 };
 
 struct Config {
+    std::string error;                           ///< not empty: the settings make no sense, every decode fails with this
     std::vector<net::Address> workers;
     int layer_begin = 0, layer_end = INT32_MAX;  ///< layers whose experts may go remote
     Fallback fallback = Fallback::automatic;
