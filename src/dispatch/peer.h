@@ -134,6 +134,7 @@ class Peer final : private wire::SessionHandler {
     uint64_t canary_id_ = UINT64_MAX;  // counts down; the owner's ids count up
     Instant last_heard_{}, last_ping_{};
     uint64_t rows_done_ = 0;           // by the last PONG
+    uint32_t rows_queued_ = 0;
     PeerStats stats_;
 };
 

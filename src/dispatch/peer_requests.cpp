@@ -76,7 +76,7 @@ uint32_t Peer::program_number(const PeerRequest& request) {
 void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& tile) {
     if (link_ == nullptr) return;  // lost by an earlier frame of the same read
     // What the frame took is given back, whether it is still wanted or not.
-    link_->send(wire::encode(wire::Credit{tile.rows.size()}));
+    link_->send(wire::encode(wire::Credit{session_->payload_bytes()}));
     const auto found = pending_.find(header.request);
     if (found == pending_.end()) return;  // late: its rows went elsewhere
     Pending& pending = found->second;
@@ -144,6 +144,7 @@ void Peer::on_pong(const wire::Pong& pong) {
         for (auto& [id, pending] : pending_) pending.progress = network_.loop().now();
     }
     rows_done_ = pong.rows_done;
+    rows_queued_ = pong.rows_queued;
 }
 
 void Peer::on_goaway(const wire::GoAway& goaway) {
@@ -173,13 +174,14 @@ void Peer::tick() {
     }
     std::vector<uint64_t> stuck;
     for (const auto& [id, pending] : pending_) {
-        const Duration allowed = settings_.compute_min + pending.n_pairs * settings_.compute_per_pair;
+        const Duration allowed = settings_.compute_min + std::max(pending.n_pairs, rows_queued_) * settings_.compute_per_pair;
         if (now - pending.progress > allowed) stuck.push_back(id);
     }
     for (uint64_t id : stuck) {
         const auto found = pending_.find(id);
         if (found == pending_.end()) continue;
-        return lose({Code::timeout, fmt::format("it lives, but {} rows did not come in {:.1f} s", found->second.n_pairs, milliseconds(now - found->second.sent) / 1000)}, false);
+        // Connected again it would only swallow the next request: it is left alone for a while, as one that lies.
+        return lose({Code::timeout, fmt::format("it lives, but {} rows did not come in {:.1f} s", found->second.n_pairs, milliseconds(now - found->second.sent) / 1000)}, true);
     }
 }
 

@@ -1,6 +1,6 @@
 // `linkcpp inspect` and `linkcpp slice` as a user runs them.
 
-#include "cmd/process.h"
+#include "support/process.h"
 #include "moe/files.h"
 #include "moe/gguf_bytes.h"
 

@@ -1,0 +1,129 @@
+#pragma once
+// A worker for dispatch's tests, on the simulated network: speaks the real protocol and computes a function that tells
+// layer, expert and input apart, so that a row in the wrong place is a wrong number. Faults are switched on by the test.
+
+#include "support/sim_network.h"
+#include "wire/session.h"
+
+#include <map>
+
+namespace linkcpp::test {
+
+/// Element j of expert e's output row in layer l for an input row that begins with x0.
+inline float expert_value(uint32_t layer, uint32_t expert, float x0, uint32_t j) {
+    return x0 * static_cast<float>(expert + 1) + static_cast<float>(j) + 1000.0f * static_cast<float>(layer);
+}
+
+class FakeWorker {
+  public:
+    struct Faults {
+        bool swallow = false;          ///< takes requests and never answers them (but answers pings)
+        bool deaf = false;             ///< answers nothing at all
+        std::optional<wire::RefuseCode> refuse;
+        bool not_finite = false;
+        bool wrong_slice = false, wrong_layer = false, short_answer = false, wrong_width = false, twice = false;
+        bool garbage = false;          ///< bytes that are no frame
+    };
+
+    FakeWorker(SimNetwork& network, net::Address address, wire::SliceOffer offer, uint32_t n_out)
+        : network_(network), address_(std::move(address)), offer_(offer), n_out_(n_out) {
+        start();
+    }
+    void start() {
+        auto listener = network_.listen(address_, [this](std::unique_ptr<net::Link> link) { accept(std::move(link)); });
+        listener_ = std::move(*listener);
+    }
+    /// As a killed process: nothing listens, connections are reset.
+    void kill() {
+        listener_.reset();
+        network_.cut(address_);
+        clients_.clear();
+    }
+
+    Faults faults;
+    Duration compute_time{0};
+    uint64_t credit = 64 << 20;
+    uint32_t max_payload = 64 << 20;
+    std::string numeric_class = "test";
+    size_t requests = 0, pairs = 0, largest_backlog = 0;
+    std::vector<wire::Output> outputs;
+
+  private:
+    struct Client : wire::SessionHandler {
+        explicit Client(FakeWorker* w) : worker(w), session(wire::Side::worker, w->max_payload) {}
+        FakeWorker* worker;
+        std::unique_ptr<net::Link> link;
+        wire::Session session;
+
+        void on_hello(const wire::Hello& hello) override {
+            if (worker->faults.deaf) return;
+            wire::Welcome welcome;
+            welcome.max_payload = worker->max_payload;
+            welcome.credit = worker->credit;
+            welcome.numeric_class = worker->numeric_class;
+            welcome.slices = {worker->offer_};
+            link->send(session.welcome_for(hello, welcome));
+        }
+        void on_ping(const wire::Ping& ping) override {
+            if (!worker->faults.deaf) link->send(wire::encode(wire::Pong{ping.nonce, 0, 0, 255, 127}));
+        }
+        void on_compute(const wire::FrameHeader& header, wire::Compute&& compute) override {
+            worker->requests += 1;
+            worker->pairs += compute.expert.size();
+            worker->outputs.push_back(compute.output);
+            link->send(wire::encode(wire::Credit{session.payload_bytes()}));
+            const auto at = worker->network_.loop().now() + worker->compute_time;
+            worker->network_.loop().after(at - worker->network_.loop().now(), [this, alive = alive, header, compute = std::move(compute)] {
+                if (*alive) worker->answer(*link, header, compute);
+            });
+        }
+        std::shared_ptr<bool> alive = std::make_shared<bool>(true);
+        ~Client() override { *alive = false; }
+    };
+
+    void accept(std::unique_ptr<net::Link> link) {
+        auto client = std::make_unique<Client>(this);
+        client->link = std::move(link);
+        Client* raw = client.get();
+        raw->link->on_bytes = [raw](ByteSpan bytes) { (void)raw->session.feed(bytes, *raw); };
+        raw->link->on_closed = [](const Status&) {};
+        clients_.push_back(std::move(client));
+    }
+
+    void answer(net::Link& link, wire::FrameHeader header, const wire::Compute& compute) {
+        if (faults.swallow || faults.deaf) return;
+        if (faults.garbage) return link.send(Bytes(200, 0x55));
+        if (faults.refuse) return link.send(wire::encode(header, wire::Refuse{*faults.refuse, "as the test wants it"}));
+        std::vector<float> rows(static_cast<size_t>(compute.n_rows_out) * n_out_, 0.0f);
+        for (size_t p = 0; p < compute.expert.size(); ++p) {
+            const size_t row = compute.output == wire::Output::rows ? p : compute.group[p];
+            const float weight = compute.weight.empty() ? 1.0f : compute.weight[p];
+            for (uint32_t j = 0; j < n_out_; ++j) {
+                rows[row * n_out_ + j] += weight * expert_value(header.layer, compute.expert[p] + offer_.expert_begin, compute.x[compute.x_row[p] * compute.n_in], j);
+            }
+        }
+        if (faults.not_finite) rows.back() = std::numeric_limits<float>::quiet_NaN();
+        if (faults.wrong_slice) header.slice[0] ^= 1;
+        if (faults.wrong_layer) header.layer += 1;
+        const uint32_t n_rows = faults.short_answer ? compute.n_rows_out - 1 : compute.n_rows_out;
+        const uint32_t width = faults.wrong_width ? n_out_ - 1 : n_out_;
+        for (int times = faults.twice ? 2 : 1; times > 0; --times) {
+            for (uint32_t first = 0; first < std::max(n_rows, 1u); first += wire::max_tile_rows) {
+                const uint32_t count = std::min(wire::max_tile_rows, n_rows - first);
+                header.row_offset = first;
+                header.rows = count;
+                header.flags = first + count == n_rows ? wire::flag_last_tile : 0;
+                link.send(wire::encode_result(header, 0, 0, width, std::span(rows).subspan(first * n_out_, static_cast<size_t>(count) * width)));
+            }
+        }
+    }
+
+    SimNetwork& network_;
+    net::Address address_;
+    wire::SliceOffer offer_;
+    uint32_t n_out_;
+    std::unique_ptr<net::Listener> listener_;
+    std::vector<std::unique_ptr<Client>> clients_;
+};
+
+}  // namespace linkcpp::test

@@ -1,0 +1,49 @@
+#include "dispatch/placement.h"
+
+#include "dispatch/latency.h"
+
+#include <gtest/gtest.h>
+
+namespace linkcpp::dispatch {
+namespace {
+
+using namespace std::chrono_literals;
+
+Holder holder(uint32_t begin, uint32_t end, bool same_class = true, Duration expected = 1ms) {
+    return {0, 0, begin, end, same_class, expected};
+}
+
+TEST(Placement, OneHolderThatCoversEverythingBeatsTwoThatShareIt) {
+    const std::vector<uint32_t> experts = {1, 5, 9};
+    EXPECT_EQ(place(experts, std::vector{holder(0, 8), holder(8, 16), holder(0, 16)}), (std::vector{2, 2, 2}));
+}
+
+TEST(Placement, WhatNobodyHoldsIsSaid) {
+    const std::vector<uint32_t> experts = {1, 20};
+    EXPECT_EQ(place(experts, std::vector{holder(0, 16)}), (std::vector{0, no_holder}));
+    EXPECT_EQ(place(experts, {}), (std::vector{no_holder, no_holder}));
+}
+
+TEST(Placement, BetweenReplicasTheSameClassWinsThenTheFasterOne) {
+    const std::vector<uint32_t> experts = {3};
+    EXPECT_EQ(place(experts, std::vector{holder(0, 16, false, 1ms), holder(0, 16, true, 9ms)}), std::vector{1});
+    EXPECT_EQ(place(experts, std::vector{holder(0, 16, true, 9ms), holder(0, 16, true, 1ms)}), std::vector{1});
+    EXPECT_EQ(place(experts, std::vector{holder(0, 16), holder(0, 16)}), std::vector{0});
+}
+
+TEST(Placement, EveryExpertHasOneHolder) {
+    const std::vector<uint32_t> experts = {0, 4, 6, 9, 12};
+    EXPECT_EQ(place(experts, std::vector{holder(0, 7), holder(5, 16)}), (std::vector{0, 0, 0, 1, 1}));
+}
+
+TEST(LatencyWindow, QuantilesOfTheLastDurations) {
+    LatencyWindow window;
+    EXPECT_EQ(window.quantile(0.5), Duration::zero());
+    for (int i = 0; i < 1000; ++i) window.add(1s);
+    for (int i = 1; i <= 256; ++i) window.add(std::chrono::milliseconds(i));
+    EXPECT_NEAR(milliseconds(window.quantile(0.5)), 128, 1);
+    EXPECT_EQ(milliseconds(window.quantile(1.0)), 256) << "what is older is forgotten";
+}
+
+}  // namespace
+}  // namespace linkcpp::dispatch
