@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <gtest/gtest.h>
+#include <list>
 #include <random>
 
 namespace linkcpp::backend {
@@ -107,7 +108,7 @@ class RegionTest : public testing::TestWithParam<Form> {
         auto loaded = moe::ExpertWeights::load(*device, tensors, {});
         ASSERT_TRUE(loaded.ok()) << loaded.status().message();
         weights.emplace(std::move(*loaded));
-        engine = *moe::Engine::load(device, tensors);
+        engine = std::move(*moe::Engine::load(device, tensors));
     }
 
     void add(Matrix matrix, int64_t n_in, int64_t n_out) {
