@@ -46,6 +46,7 @@ bool wants(const ggml_tensor* weight, moe::Role role) {
 
 bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) {
     switch (op->op) {
+        case GGML_OP_NONE: return is_ours(op);  // a weight of ours: the scheduler asks where it lies
         case GGML_OP_MUL_MAT_ID:
             if (!is_ours(op->src[0]) || !wants(op->src[0], moe::Role::weight)) return false;
             Runtime::get().expert_tensors_seen = true;
