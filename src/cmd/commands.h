@@ -9,8 +9,12 @@ namespace linkcpp::cmd {
 
 constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
+constexpr int exit_interrupted = 130;
 
 void add_inspect(CLI::App& app, int& exit_code);
 void add_slice(CLI::App& app, int& exit_code);
+void add_generate(CLI::App& app, int& exit_code);
+void add_verify(CLI::App& app, int& exit_code);
+void add_trace(CLI::App& app, int& exit_code);
 
 }  // namespace linkcpp::cmd

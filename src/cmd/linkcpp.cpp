@@ -1,8 +1,24 @@
-// The command line of the backbone side: looks into models, cuts slices.
+// The command line of the backbone side: looks into models, cuts slices, decodes with workers and proves that it is exact.
 
 #include "cmd/commands.h"
 
 #include <csignal>
+#include <string_view>
+
+namespace {
+
+/// llama.cpp's own spelling of two options, which hands remember, is understood as well: one dash before long names.
+/// In the order in which CLI11 wants them: from the last to the first.
+std::vector<std::string> as_long_options(int argc, char** argv) {
+    std::vector<std::string> words;
+    for (int i = argc - 1; i > 0; --i) {
+        const std::string_view word = argv[i];
+        words.push_back((word == "-ngl" || word == "-ub" ? "-" : "") + std::string(word));
+    }
+    return words;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
     using namespace linkcpp::cmd;
@@ -15,8 +31,11 @@ int main(int argc, char** argv) {
     int exit_code = 0;
     add_inspect(app, exit_code);
     add_slice(app, exit_code);
+    add_generate(app, exit_code);
+    add_verify(app, exit_code);
+    add_trace(app, exit_code);
     try {
-        app.parse(argc, argv);
+        app.parse(as_long_options(argc, argv));
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : exit_usage;
     }

@@ -1,0 +1,160 @@
+#include "cmd/swarm_options.h"
+
+#include "backend/device.h"
+#include "backend/runtime.h"
+#include "cmd/values.h"
+#include "moe/engine.h"
+#include "moe/model_file.h"
+
+namespace linkcpp::cmd {
+
+namespace {
+
+/// A validator for CLI11 that says what `parse` says.
+template <typename Parse> CLI::Validator readable(Parse parse) {
+    return {[parse](const std::string& text) {
+                const auto value = parse(text);
+                return value.ok() ? std::string() : value.status().message();
+            },
+            ""};
+}
+
+Result<net::Address> parse_worker(const std::string& text) {
+    auto address = net::Address::parse(text);
+    if (address.ok() && address->port == 0) return {Code::invalid_argument, "'" + text + "' has no port"};
+    return address;
+}
+
+std::string joined(const std::vector<std::string>& texts) {
+    std::string list;
+    for (const std::string& text : texts)
+        list += (list.empty() ? "" : ",") + text;
+    return list;
+}
+
+}  // namespace
+
+void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_required) {
+    CLI::Option* workers = command.add_option("--workers", options.workers, "The workers that compute the experts")
+                               ->delimiter(',')
+                               ->check(readable(parse_worker))
+                               ->type_name("HOST:PORT,...")
+                               ->required(workers_required);
+    const auto add = [&](const char* name, auto& value, const char* description, const char* type) {
+        return command.add_option(name, value, description)->type_name(type)->needs(workers);
+    };
+    add("--layers", options.layers, "Layers whose experts the workers compute (default: all)", "A:B")
+        ->check(readable([](const std::string& text) { return parse_range(text, INT32_MAX); }));
+    add("--fallback", options.fallback,
+        "What no worker has: auto (computed here where the file has the weights), local (the file must have them), "
+        "none (an error)",
+        "auto|local|none")
+        ->check(CLI::IsMember({"auto", "local", "none"}))
+        ->capture_default_str();
+    add("--mode", options.mode,
+        "exact (bit by bit the tokens of a local run) or sums (fewer bytes, another order of additions)", "exact|sums")
+        ->check(CLI::IsMember({"exact", "sums"}))
+        ->capture_default_str();
+    add("--weights", options.weights, "The full model, for what no worker has, when -m is a backbone file",
+        "FULL.gguf")
+        ->check(CLI::ExistingFile);
+    add("--expert-cache", options.expert_cache, "Memory for experts that are computed here", "SIZE")
+        ->check(readable(parse_size))
+        ->capture_default_str();
+}
+
+std::vector<std::string> swarm_arguments(const SwarmOptions& options) {
+    std::vector<std::string> arguments = {"--workers",      joined(options.workers),
+                                          "--layers",       options.layers,
+                                          "--fallback",     options.fallback,
+                                          "--mode",         options.mode,
+                                          "--expert-cache", options.expert_cache};
+    if (!options.weights.empty()) arguments.insert(arguments.end(), {"--weights", options.weights});
+    return arguments;
+}
+
+backend::Config backend_config(const SwarmOptions& options, int n_threads) {
+    backend::Config config;
+    for (const std::string& worker : options.workers)
+        config.workers.push_back(*parse_worker(worker));
+    std::tie(config.layer_begin, config.layer_end) = *parse_range(options.layers, INT32_MAX);
+    config.fallback = options.fallback == "none"    ? backend::Fallback::none
+                      : options.fallback == "local" ? backend::Fallback::local
+                                                    : backend::Fallback::automatic;
+    config.split = options.mode == "sums" ? dispatch::SplitMode::sums : dispatch::SplitMode::exact;
+    config.model_path = options.weights;
+    config.expert_cache_bytes = *parse_size(options.expert_cache);
+    config.n_threads = n_threads;
+    return config;
+}
+
+Status prepare_backends(const SwarmOptions& options, backend::Config config) {
+    moe::load_ggml_backends();
+    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == nullptr) {
+        return {Code::unavailable,
+                "no ggml backend could be loaded: its modules (libggml-cpu*.so) must lie beside this program"};
+    }
+    // A local run would not be local, and our own backend would be there twice.
+    if (ggml_backend_reg_by_name("linkcpp") != nullptr) {
+        return {Code::mismatch, "the plugin of linkcpp was loaded into this program; unset GGML_BACKEND_PATH"};
+    }
+    if (!options.wanted()) return {};
+    backend::Runtime::configure(std::move(config));
+    ggml_backend_register(backend::registration());
+    return {};
+}
+
+Status check_model(const std::string& path, bool with_workers) {
+    const auto model = moe::ModelFile::open(path);
+    if (!model.ok()) return model.status();
+    if (!model->info().sparse || with_workers) return {};
+    return {Code::invalid_argument,
+            path + " is a backbone file: its experts are elsewhere. Name the workers that have them with --workers"};
+}
+
+nlohmann::ordered_json totals_json(const backend::Totals& totals) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::object();
+    for (const auto& [worker, pairs] : totals.pairs_by_worker)
+        rows[worker] = pairs;
+    nlohmann::ordered_json classes = nlohmann::ordered_json::object();
+    for (const auto& [worker, name] : totals.class_by_worker)
+        classes[worker] = name;
+    return {{"layer_calls", totals.layer_calls},
+            {"layer_tokens", totals.tokens},
+            {"rows_remote", totals.pairs_remote},
+            {"rows_local", totals.pairs_local},
+            {"rows_by_worker", rows},
+            {"class_by_worker", classes},
+            {"bytes_out", totals.bytes_out},
+            {"bytes_in", totals.bytes_in},
+            {"bytes_per_token_layer", bytes_per_token_layer(totals)},
+            {"failovers", totals.failovers},
+            {"rtt_p50_us", microseconds(totals.round_trip_p50)},
+            {"rtt_p99_us", microseconds(totals.round_trip_p99)}};
+}
+
+backend::Totals totals_from_json(const nlohmann::ordered_json& json) {
+    backend::Totals totals;
+    json.at("layer_calls").get_to(totals.layer_calls);
+    json.at("layer_tokens").get_to(totals.tokens);
+    json.at("rows_remote").get_to(totals.pairs_remote);
+    json.at("rows_local").get_to(totals.pairs_local);
+    json.at("rows_by_worker").get_to(totals.pairs_by_worker);
+    json.at("class_by_worker").get_to(totals.class_by_worker);
+    json.at("bytes_out").get_to(totals.bytes_out);
+    json.at("bytes_in").get_to(totals.bytes_in);
+    json.at("failovers").get_to(totals.failovers);
+    const auto duration = [&](const char* key) {
+        return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::micro>(json.at(key).get<double>()));
+    };
+    totals.round_trip_p50 = duration("rtt_p50_us");
+    totals.round_trip_p99 = duration("rtt_p99_us");
+    return totals;
+}
+
+double bytes_per_token_layer(const backend::Totals& totals) {
+    if (totals.tokens == 0) return 0;
+    return static_cast<double>(totals.bytes_out + totals.bytes_in) / static_cast<double>(totals.tokens);
+}
+
+}  // namespace linkcpp::cmd
