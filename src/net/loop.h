@@ -63,7 +63,7 @@ class Link {
 
 class Listener {
   public:
-    virtual ~Listener() = default;  ///< stops listening; accepted links live on
+    virtual ~Listener() = default;        ///< stops listening; accepted links live on
     virtual Address address() const = 0;  ///< with the real port when 0 was asked for
 };
 

@@ -56,14 +56,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     TcpShared& shared_;
     tcp::socket socket_;
     asio::steady_timer closing_timer_;
-    TcpLink* link_ = nullptr;      ///< null: nobody wants callbacks any more
+    TcpLink* link_ = nullptr;  ///< null: nobody wants callbacks any more
     std::string peer_;
     State state_ = State::open;
     bool reading_ = true;
     bool read_armed_ = false;
     bool writing_ = false;
     std::deque<Bytes> queue_;
-    size_t front_sent_ = 0;        ///< bytes of queue_.front() that the system has taken
+    size_t front_sent_ = 0;  ///< bytes of queue_.front() that the system has taken
     size_t unsent_ = 0;
 };
 

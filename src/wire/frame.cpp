@@ -43,8 +43,7 @@ Status check_header(const uint8_t* raw, uint16_t version, uint32_t max_payload) 
     const uint8_t type = raw[at_type];
     if (!known(type)) return {Code::corrupt, fmt::format("a frame of unknown type {}", type)};
     const uint16_t theirs = from_little_endian<uint16_t>(raw + at_version);
-    const bool spoken =
-        version ? theirs == version : theirs >= protocol_version_min && theirs <= protocol_version;
+    const bool spoken = version ? theirs == version : theirs >= protocol_version_min && theirs <= protocol_version;
     if (!of_all_versions(static_cast<FrameType>(type)) && !spoken) {
         return {Code::mismatch, fmt::format("a frame of protocol version {}, expected {}", theirs,
                                             version ? version : protocol_version)};

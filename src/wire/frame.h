@@ -23,7 +23,16 @@ constexpr uint32_t max_payload_limit = 1u << 30;
 constexpr uint32_t max_tile_rows = 64;
 
 enum class FrameType : uint8_t {
-    hello = 1, welcome = 2, program = 3, compute = 4, result = 5, refuse = 6, credit = 7, ping = 8, pong = 9, goaway = 10,
+    hello = 1,
+    welcome = 2,
+    program = 3,
+    compute = 4,
+    result = 5,
+    refuse = 6,
+    credit = 7,
+    ping = 8,
+    pong = 9,
+    goaway = 10,
 };
 const char* frame_type_name(FrameType type);
 
@@ -36,13 +45,13 @@ struct FrameHeader {
     uint16_t version = protocol_version;
     FrameType type = FrameType::ping;
     uint8_t flags = 0;
-    uint64_t request = 0;         ///< chosen by the sender of COMPUTE/PROGRAM, echoed in RESULT/REFUSE
+    uint64_t request = 0;  ///< chosen by the sender of COMPUTE/PROGRAM, echoed in RESULT/REFUSE
     SliceId slice{};
     uint32_t layer = 0;
-    uint32_t rows = 0;            ///< COMPUTE: output rows asked for; RESULT: rows of this tile
-    uint32_t row_offset = 0;      ///< RESULT: index of the tile's first row
+    uint32_t rows = 0;        ///< COMPUTE: output rows asked for; RESULT: rows of this tile
+    uint32_t row_offset = 0;  ///< RESULT: index of the tile's first row
     uint16_t attempt = 0;
-    uint32_t time_allowed_ms = 0; ///< COMPUTE: relative; 0 = no limit
+    uint32_t time_allowed_ms = 0;  ///< COMPUTE: relative; 0 = no limit
     bool operator==(const FrameHeader&) const = default;
 };
 
@@ -52,7 +61,7 @@ void seal_frame(const FrameHeader& header, Bytes& frame);
 
 struct Frame {
     FrameHeader header;
-    ByteSpan payload;             ///< valid until the next call of the reader; not aligned
+    ByteSpan payload;  ///< valid until the next call of the reader; not aligned
 };
 
 class FrameReader {
@@ -74,10 +83,10 @@ class FrameReader {
     Status fail(Status error);
 
     Bytes buffer_;
-    size_t begin_ = 0;            ///< bytes of buffer_ that next() has returned
+    size_t begin_ = 0;  ///< bytes of buffer_ that next() has returned
     uint32_t max_payload_;
-    uint16_t version_ = 0;        ///< 0: any that we can speak
-    Status error_;                ///< the first error, for good
+    uint16_t version_ = 0;  ///< 0: any that we can speak
+    Status error_;          ///< the first error, for good
 };
 
 }  // namespace linkcpp::wire

@@ -115,8 +115,8 @@ Result<Welcome> decode_welcome(const Frame& frame) {
     if (n_slices > max_slices_offered) return wrong(FrameType::welcome, fmt::format("{} slices", n_slices));
     if (!in.ok() || in.left() != n_slices * offer_bytes) return wrong(FrameType::welcome, "the length is wrong");
     if (welcome.version == 0) return wrong(FrameType::welcome, "version 0");
-    LINKCPP_TRY(check_ends(FrameType::welcome, welcome.max_payload, welcome.build, welcome.numeric_class,
-                           welcome.identity));
+    LINKCPP_TRY(
+        check_ends(FrameType::welcome, welcome.max_payload, welcome.build, welcome.numeric_class, welcome.identity));
     for (size_t i = 0; i < n_slices; ++i) {
         SliceOffer offer;
         ByteSpan id = in.take(offer.slice.size());

@@ -21,11 +21,11 @@ constexpr size_t max_message_bytes = 1000;
 /// HELLO, from the side that connected (a backbone). Layout fixed for all versions.
 struct Hello {
     uint16_t version_min = protocol_version_min, version_max = protocol_version;
-    uint32_t max_payload = 0;     ///< largest payload this side accepts, bytes
-    uint64_t credit = 0;          ///< bytes of RESULT payload the other side may have under way
-    std::string build;            ///< "linkcpp 0.1.0, ggml 0.23.0 (80fb11a)", for people
-    std::string numeric_class;    ///< see docs/PROTOCOL.md; equal strings mean bit-equal results, empty equals none
-    std::string identity;         ///< proof of identity; empty where the transport vouches (loopback)
+    uint32_t max_payload = 0;   ///< largest payload this side accepts, bytes
+    uint64_t credit = 0;        ///< bytes of RESULT payload the other side may have under way
+    std::string build;          ///< "linkcpp 0.1.0, ggml 0.23.0 (80fb11a)", for people
+    std::string numeric_class;  ///< see docs/PROTOCOL.md; equal strings mean bit-equal results, empty equals none
+    std::string identity;       ///< proof of identity; empty where the transport vouches (loopback)
     bool operator==(const Hello&) const = default;
 };
 
@@ -39,7 +39,7 @@ struct SliceOffer {
 struct Welcome {
     uint16_t version = protocol_version;  ///< the version that both speak from now on
     uint32_t max_payload = 0;
-    uint64_t credit = 0;          ///< bytes of COMPUTE payload the other side may have under way
+    uint64_t credit = 0;  ///< bytes of COMPUTE payload the other side may have under way
     std::string build, numeric_class, identity;
     std::vector<SliceOffer> slices;
     bool operator==(const Welcome&) const = default;
@@ -64,14 +64,14 @@ enum class Output : uint8_t {
 struct Compute {
     uint32_t program = 0;
     Output output = Output::rows;
-    uint32_t n_x = 0;             ///< activation rows
-    uint32_t n_in = 0;            ///< width of an activation row
-    uint32_t n_rows_out = 0;      ///< output rows
-    std::vector<uint32_t> x_row;  ///< [n_pairs] index of the pair's activation row
-    std::vector<uint32_t> expert; ///< [n_pairs] expert, counted from the slice's expert_begin
-    std::vector<uint32_t> group;  ///< [n_pairs] sums only: index of the output row, not decreasing, every row occurs
-    std::vector<float> weight;    ///< [n_pairs] sums only, or empty: router weights
-    std::vector<float> x;         ///< [n_in, n_x]
+    uint32_t n_x = 0;              ///< activation rows
+    uint32_t n_in = 0;             ///< width of an activation row
+    uint32_t n_rows_out = 0;       ///< output rows
+    std::vector<uint32_t> x_row;   ///< [n_pairs] index of the pair's activation row
+    std::vector<uint32_t> expert;  ///< [n_pairs] expert, counted from the slice's expert_begin
+    std::vector<uint32_t> group;   ///< [n_pairs] sums only: index of the output row, not decreasing, every row occurs
+    std::vector<float> weight;     ///< [n_pairs] sums only, or empty: router weights
+    std::vector<float> x;          ///< [n_in, n_x]
     bool operator==(const Compute&) const = default;
 };
 
@@ -82,29 +82,47 @@ struct ResultTile {
 };
 
 enum class RefuseCode : uint16_t {
-    busy = 1, draining = 2, unknown_slice = 3, unknown_program = 4, no_time_left = 5, malformed = 6, version = 7,
-    unsupported = 8, not_allowed = 9, failed = 10,
+    busy = 1,
+    draining = 2,
+    unknown_slice = 3,
+    unknown_program = 4,
+    no_time_left = 5,
+    malformed = 6,
+    version = 7,
+    unsupported = 8,
+    not_allowed = 9,
+    failed = 10,
 };
 const char* refuse_code_name(RefuseCode code);
 
 struct Refuse {
     RefuseCode code = RefuseCode::busy;
-    std::string message;          ///< at most max_message_bytes are sent
+    std::string message;  ///< at most max_message_bytes are sent
     bool operator==(const Refuse&) const = default;
 };
 
-struct Credit { uint64_t bytes = 0; bool operator==(const Credit&) const = default; };
-struct Ping { uint64_t nonce = 0; bool operator==(const Ping&) const = default; };
+struct Credit {
+    uint64_t bytes = 0;
+    bool operator==(const Credit&) const = default;
+};
+struct Ping {
+    uint64_t nonce = 0;
+    bool operator==(const Ping&) const = default;
+};
 struct Pong {
     uint64_t nonce = 0;
-    uint64_t rows_done = 0;       ///< pairs computed since the worker started: progress of work that is under way
-    uint32_t rows_queued = 0;     ///< pairs waiting or being computed
-    uint8_t battery_percent = 255;///< 255: unknown or mains
-    int8_t temperature_c = 127;   ///< 127: unknown
+    uint64_t rows_done = 0;         ///< pairs computed since the worker started: progress of work that is under way
+    uint32_t rows_queued = 0;       ///< pairs waiting or being computed
+    uint8_t battery_percent = 255;  ///< 255: unknown or mains
+    int8_t temperature_c = 127;     ///< 127: unknown
     bool operator==(const Pong&) const = default;
 };
 /// Layout fixed for all versions. A reason that this version does not know is read as `failed`.
-struct GoAway { RefuseCode reason = RefuseCode::draining; std::string message; bool operator==(const GoAway&) const = default; };
+struct GoAway {
+    RefuseCode reason = RefuseCode::draining;
+    std::string message;
+    bool operator==(const GoAway&) const = default;
+};
 
 // Encoders return a complete frame. `header` carries request, slice, layer, attempt…; type, rows and length are set here.
 Bytes encode(const Hello&);
@@ -112,7 +130,8 @@ Bytes encode(const Welcome&);
 Bytes encode(FrameHeader header, const ProgramFrame&);
 Bytes encode(FrameHeader header, const Compute&);
 /// rows: [n_out, n_rows], n_rows <= max_tile_rows.
-Bytes encode_result(FrameHeader header, uint32_t queue_us, uint32_t compute_us, uint32_t n_out, std::span<const float> rows);
+Bytes encode_result(FrameHeader header, uint32_t queue_us, uint32_t compute_us, uint32_t n_out,
+                    std::span<const float> rows);
 Bytes encode(FrameHeader header, const Refuse&);
 Bytes encode(const Credit&);
 Bytes encode(const Ping&);

@@ -75,7 +75,8 @@ Bytes encode(FrameHeader header, const Compute& compute) {
     assert(!sums || compute.group.size() == n_pairs);
     assert(!weighted || compute.weight.size() == n_pairs);
     ByteWriter out;
-    out.bytes().reserve(header_bytes + compute_payload_bytes(compute.output, compute.n_x, compute.n_in, n_pairs, weighted));
+    out.bytes().reserve(header_bytes +
+                        compute_payload_bytes(compute.output, compute.n_x, compute.n_in, n_pairs, weighted));
     out.zeros(header_bytes);
     out.u32(compute.program);
     out.u8(static_cast<uint8_t>(compute.output));

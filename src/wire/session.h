@@ -19,8 +19,8 @@ struct VersionRange {
 class SessionHandler {
   public:
     virtual ~SessionHandler() = default;
-    virtual void on_hello(const Hello&) {}                               ///< worker side; answer with welcome_for()
-    virtual void on_welcome(const Welcome&) {}                           ///< backbone side: the handshake is over
+    virtual void on_hello(const Hello&) {}      ///< worker side; answer with welcome_for()
+    virtual void on_welcome(const Welcome&) {}  ///< backbone side: the handshake is over
     virtual void on_program(const FrameHeader&, ProgramFrame&&) {}
     virtual void on_compute(const FrameHeader&, Compute&&) {}
     virtual void on_result(const FrameHeader&, const ResultTile&) {}
@@ -96,7 +96,7 @@ class CreditWindow {
   private:
     uint64_t left_;
     uint64_t under_way_ = 0;
-    uint64_t debt_ = 0;           ///< what a frame larger than the window took beyond it; grants pay it back first
+    uint64_t debt_ = 0;  ///< what a frame larger than the window took beyond it; grants pay it back first
 };
 
 }  // namespace linkcpp::wire

@@ -15,7 +15,9 @@ class Sim : public testing::Test {
     void SetUp() override {
         auto result = network.listen(address, [this](std::unique_ptr<net::Link> link) {
             server = std::move(link);
-            server->on_bytes = [this](ByteSpan bytes) { at_server.insert(at_server.end(), bytes.begin(), bytes.end()); };
+            server->on_bytes = [this](ByteSpan bytes) {
+                at_server.insert(at_server.end(), bytes.begin(), bytes.end());
+            };
             server->on_closed = [this](Status status) { server_closed = std::move(status); };
         });
         ASSERT_TRUE(result.ok());
@@ -29,7 +31,9 @@ class Sim : public testing::Test {
             status = link.status();
             if (!link.ok()) return;
             client = std::move(*link);
-            client->on_bytes = [this](ByteSpan bytes) { at_client.insert(at_client.end(), bytes.begin(), bytes.end()); };
+            client->on_bytes = [this](ByteSpan bytes) {
+                at_client.insert(at_client.end(), bytes.begin(), bytes.end());
+            };
             client->on_closed = [this](Status reason) { client_closed = std::move(reason); };
         });
         EXPECT_TRUE(network.sim().run_until([&] { return done; }, 1h));
@@ -153,7 +157,8 @@ TEST_F(Sim, links_may_be_destroyed_in_their_callbacks_and_outlive_the_network) {
         far = std::move(link);
         far->on_bytes = [&](ByteSpan) { far.reset(); };
     });
-    other->connect((*listening)->address(), 1s, [&](Result<std::unique_ptr<net::Link>> link) { near = std::move(*link); });
+    other->connect((*listening)->address(), 1s,
+                   [&](Result<std::unique_ptr<net::Link>> link) { near = std::move(*link); });
     other->sim().run_for(1s);
     near->send(Bytes(1000000));
     other->sim().run_for(1s);

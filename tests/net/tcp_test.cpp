@@ -197,7 +197,8 @@ TEST_F(Tcp, carries_many_links_at_once) {
         });
     }
     ASSERT_TRUE(wait_for([&] { return n_complete == n_links; }));
-    for (size_t i = 0; i < n_links; ++i) EXPECT_EQ(received[i], pattern(n_bytes, static_cast<uint32_t>(i)));
+    for (size_t i = 0; i < n_links; ++i)
+        EXPECT_EQ(received[i], pattern(n_bytes, static_cast<uint32_t>(i)));
 }
 
 TEST_F(Tcp, a_link_may_be_destroyed_in_its_own_callbacks) {
@@ -240,7 +241,8 @@ TEST_F(Tcp, a_reader_that_stops_holds_the_sender_back) {
     connect(address, [&](Link& link) {
         sender = &link;
         link.on_drained = [&] { ++n_drained; };
-        for (int i = 0; i < 64; ++i) link.send(Bytes(size / 64));
+        for (int i = 0; i < 64; ++i)
+            link.send(Bytes(size / 64));
     });
     ASSERT_TRUE(wait_for([&] { return receiver.load() != nullptr; }));
     std::this_thread::sleep_for(100ms);
@@ -264,7 +266,8 @@ TEST_F(Tcp, reads_what_the_peer_said_before_it_closed) {
     connect(address, [&](Link& link) {
         link.on_bytes = [&](ByteSpan bytes) { heard.append(bytes.begin(), bytes.end()); };
         link.on_closed = [&](const Status&) { closed = true; };
-        for (int i = 0; i < 200; ++i) link.send(Bytes(100000));
+        for (int i = 0; i < 200; ++i)
+            link.send(Bytes(100000));
     });
     ASSERT_TRUE(wait_for([&] { return closed.load(); }));
     EXPECT_EQ(heard, "bye");
@@ -301,7 +304,8 @@ TEST_F(Tcp, timers_run_once_in_order_and_can_be_cancelled) {
 
 TEST_F(Tcp, stop_with_open_links_and_pending_work_is_clean) {
     const Address address = listen_echo();
-    for (int i = 0; i < 10; ++i) connect(address, [](Link& link) { link.send(Bytes(10 << 20)); });
+    for (int i = 0; i < 10; ++i)
+        connect(address, [](Link& link) { link.send(Bytes(10 << 20)); });
     on_loop([&] {
         network.loop().after(1h, [] {});
         network.connect({"10.255.255.1", 9}, 1h, [](Result<std::unique_ptr<Link>>) {});

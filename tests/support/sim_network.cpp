@@ -20,7 +20,8 @@ void SimLoop::take_posted() {
         std::lock_guard lock(mutex_);
         tasks.swap(posted_);
     }
-    for (Task& task : tasks) after(Duration(0), std::move(task));
+    for (Task& task : tasks)
+        after(Duration(0), std::move(task));
 }
 
 net::Loop::TimerId SimLoop::after(Duration delay, Task task) {
@@ -58,7 +59,8 @@ bool SimLoop::run_until(const std::function<bool()>& done, Duration limit) {
 
 void SimLoop::run_for(Duration duration) {
     const Instant end = now_ + duration;
-    while (run_next(end)) {}
+    while (run_next(end)) {
+    }
     now_ = end;
 }
 
@@ -73,16 +75,16 @@ constexpr size_t window_bytes = 256 * 1024;
 /// lies in the receiver's buffer, then is delivered.
 struct Pipe {
     std::deque<Bytes> queued;
-    size_t front_taken = 0;           // bytes of queued.front() that left or are leaving
-    bool sending = false;             // a chunk is leaving
-    size_t leaving = 0;               // its size
-    size_t unsent = 0;                // bytes queued or leaving
-    size_t in_window = 0;             // bytes that left and were not delivered
+    size_t front_taken = 0;  // bytes of queued.front() that left or are leaving
+    bool sending = false;    // a chunk is leaving
+    size_t leaving = 0;      // its size
+    size_t unsent = 0;       // bytes queued or leaving
+    size_t in_window = 0;    // bytes that left and were not delivered
     std::deque<Bytes> arrived;
-    bool ended = false;               // the sender closed: after everything queued, the receiver sees the end
+    bool ended = false;  // the sender closed: after everything queued, the receiver sees the end
     bool end_sent = false, end_arrived = false;
     uint64_t n_sent = 0;
-    std::optional<uint64_t> cut_at;   // in terms of n_sent
+    std::optional<uint64_t> cut_at;  // in terms of n_sent
     std::optional<std::pair<uint64_t, int>> flip_at;
 };
 
@@ -96,7 +98,7 @@ struct SimConnection : std::enable_shared_from_this<SimConnection> {
     bool reading[2] = {true, true};
     bool open[2] = {true, true};
     Pipe pipe[2];
-    bool broken = false;              // both ends know, nothing happens any more
+    bool broken = false;  // both ends know, nothing happens any more
 
     const Path& path() { return network.paths_[address]; }
     SimLoop& loop() { return *network.loop_; }
@@ -351,7 +353,8 @@ void SimNetwork::connect(const net::Address& address, Duration timeout,
 Result<std::unique_ptr<net::Listener>> SimNetwork::listen(const net::Address& address,
                                                           std::function<void(std::unique_ptr<net::Link>)> on_accept) {
     net::Address bound = address;
-    while (bound.port == 0 || (address.port == 0 && listeners_.contains(bound))) bound.port = next_port_++;
+    while (bound.port == 0 || (address.port == 0 && listeners_.contains(bound)))
+        bound.port = next_port_++;
     if (listeners_.contains(bound)) return {Code::io, fmt::format("cannot listen on {}: in use", bound.str())};
     auto state = std::make_shared<ListenerState>();
     state->on_accept = std::move(on_accept);

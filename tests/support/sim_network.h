@@ -57,7 +57,7 @@ struct Path {
     bool refuse = false;             ///< new connections are refused (nothing listens there does the same)
     bool stall_to_listener = false;  ///< bytes to the listening side wait; they are sent when this ends
     bool stall_from_listener = false;
-    bool partition = false;          ///< stalls both ways, also the news that a side closed; new connections time out
+    bool partition = false;  ///< stalls both ways, also the news that a side closed; new connections time out
 };
 
 class SimLink;

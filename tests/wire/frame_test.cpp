@@ -57,7 +57,8 @@ TEST(FrameReader, waits_at_every_truncation) {
 
 TEST(FrameReader, any_split_gives_the_same_frames) {
     Bytes stream;
-    for (const Bytes& frame : sample_frames()) stream.insert(stream.end(), frame.begin(), frame.end());
+    for (const Bytes& frame : sample_frames())
+        stream.insert(stream.end(), frame.begin(), frame.end());
     for (size_t step : {size_t{1}, size_t{2}, size_t{63}, size_t{64}, size_t{65}, size_t{500}, stream.size()}) {
         FrameReader reader(cap);
         std::vector<Bytes> payloads;

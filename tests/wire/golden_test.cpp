@@ -14,7 +14,8 @@ Bytes from_hex(const char* text) {
     int high = -1;
     for (; *text; ++text) {
         if (!std::isxdigit(static_cast<unsigned char>(*text))) continue;
-        const int digit = std::isdigit(static_cast<unsigned char>(*text)) ? *text - '0' : std::tolower(*text) - 'a' + 10;
+        const int digit =
+            std::isdigit(static_cast<unsigned char>(*text)) ? *text - '0' : std::tolower(*text) - 'a' + 10;
         if (high < 0) {
             high = digit;
         } else {

@@ -122,7 +122,8 @@ TEST(Messages, compute_counts_must_fit_the_payload) {
     }
     // All counts huge at once: the sizes overflow 64 bits.
     Bytes huge = payload;
-    for (size_t offset : {8, 12, 16, 20}) huge = changed(huge, offset, 0xffffffffu);
+    for (size_t offset : {8, 12, 16, 20})
+        huge = changed(huge, offset, 0xffffffffu);
     EXPECT_FALSE(compute_ok(huge, 0xffffffffu));
     EXPECT_FALSE(compute_ok(payload, 2));
     EXPECT_FALSE(compute_ok(changed<uint8_t>(payload, 4, 2), 3));

@@ -8,35 +8,59 @@ namespace linkcpp::wire::test {
 inline FrameHeader sample_header() {
     FrameHeader header;
     header.request = 0x1122334455667788;
-    for (size_t i = 0; i < header.slice.size(); ++i) header.slice[i] = static_cast<uint8_t>(0xa0 + i);
+    for (size_t i = 0; i < header.slice.size(); ++i)
+        header.slice[i] = static_cast<uint8_t>(0xa0 + i);
     header.layer = 3;
     header.attempt = 2;
     return header;
 }
 
 inline Hello sample_hello() {
-    return {.version_min = 1, .version_max = 2, .max_payload = 0x100000, .credit = 0x200000, .build = "b1",
-            .numeric_class = "CPU:AVX2", .identity = "me"};
+    return {.version_min = 1,
+            .version_max = 2,
+            .max_payload = 0x100000,
+            .credit = 0x200000,
+            .build = "b1",
+            .numeric_class = "CPU:AVX2",
+            .identity = "me"};
 }
 
 inline Welcome sample_welcome() {
-    Welcome welcome{.version = 1, .max_payload = 0x300000, .credit = 0x400000, .build = "w", .numeric_class = "CPU",
+    Welcome welcome{.version = 1,
+                    .max_payload = 0x300000,
+                    .credit = 0x400000,
+                    .build = "w",
+                    .numeric_class = "CPU",
                     .identity = ""};
-    welcome.slices.push_back({.slice = sample_header().slice, .layer_begin = 3, .layer_end = 5, .expert_begin = 8,
-                              .expert_end = 16});
+    welcome.slices.push_back(
+        {.slice = sample_header().slice, .layer_begin = 3, .layer_end = 5, .expert_begin = 8, .expert_end = 16});
     return welcome;
 }
 
 inline ProgramFrame sample_program() { return {.program = 7, .layer_begin = 3, .layer_end = 5, .code = {1, 2, 3}}; }
 
 inline Compute sample_rows() {
-    return {.program = 7, .output = Output::rows, .n_x = 2, .n_in = 2, .n_rows_out = 3, .x_row = {0, 1, 1},
-            .expert = {4, 5, 6}, .x = {1.0f, 2.0f, -1.0f, 0.5f}};
+    return {.program = 7,
+            .output = Output::rows,
+            .n_x = 2,
+            .n_in = 2,
+            .n_rows_out = 3,
+            .x_row = {0, 1, 1},
+            .expert = {4, 5, 6},
+            .x = {1.0f, 2.0f, -1.0f, 0.5f}};
 }
 
 inline Compute sample_sums() {
-    return {.program = 7, .output = Output::sums, .n_x = 1, .n_in = 2, .n_rows_out = 2, .x_row = {0, 0, 0},
-            .expert = {4, 5, 6}, .group = {0, 0, 1}, .weight = {0.25f, 0.75f, 1.0f}, .x = {1.0f, 2.0f}};
+    return {.program = 7,
+            .output = Output::sums,
+            .n_x = 1,
+            .n_in = 2,
+            .n_rows_out = 2,
+            .x_row = {0, 0, 0},
+            .expert = {4, 5, 6},
+            .group = {0, 0, 1},
+            .weight = {0.25f, 0.75f, 1.0f},
+            .x = {1.0f, 2.0f}};
 }
 
 inline Bytes sample_result() {
@@ -49,7 +73,8 @@ inline Bytes sample_result() {
 
 inline Refuse sample_refuse() { return {RefuseCode::no_time_left, "late"}; }
 inline Pong sample_pong() {
-    return {.nonce = 0x0102030405060708, .rows_done = 1000, .rows_queued = 24, .battery_percent = 80, .temperature_c = -5};
+    return {
+        .nonce = 0x0102030405060708, .rows_done = 1000, .rows_queued = 24, .battery_percent = 80, .temperature_c = -5};
 }
 inline GoAway sample_goaway() { return {RefuseCode::draining, "bye"}; }
 

@@ -111,8 +111,10 @@ std::vector<std::string> accepted_when_open(Side side) {
         Recorder recorder;
         const Status status = session.feed(frame, recorder);
         EXPECT_EQ(status.ok(), recorder.events.size() == 1) << status.message();
-        if (status.ok()) names.push_back(recorder.events[0]);
-        else EXPECT_EQ(status.code(), Code::corrupt);
+        if (status.ok())
+            names.push_back(recorder.events[0]);
+        else
+            EXPECT_EQ(status.code(), Code::corrupt);
     }
     return names;
 }

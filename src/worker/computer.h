@@ -1,0 +1,45 @@
+#pragma once
+// The seam between the server, which decides, and the thread that computes. The server never waits: it starts a job and
+// hears of its end on its loop. ComputeThread is the real one; tests use one that computes in virtual time.
+
+#include "base/clock.h"
+#include "moe/engine.h"
+#include "wire/messages.h"
+
+#include <atomic>
+#include <functional>
+
+namespace linkcpp::worker {
+
+/// One COMPUTE that was checked against its slice: layer, program, widths and indices fit the engine.
+struct ComputeJob {
+    moe::Engine* engine = nullptr;  ///< outlives the job
+    int layer = 0;
+    std::shared_ptr<const moe::Program> program;
+    wire::Compute request;
+    uint32_t n_out = 0;  ///< width of an output row
+};
+
+struct ComputeOutcome {
+    Status status;
+    std::vector<float> rows;  ///< [n_out, n_rows_out]; empty on failure
+    Duration compute{0};
+};
+
+class Computer {
+  public:
+    using Done = std::function<void(ComputeOutcome)>;
+    virtual ~Computer() = default;
+    /// Computes `job` after those started before it, and calls `done` on the loop's thread. The caller bounds how many are
+    /// under way.
+    virtual void start(ComputeJob job, Done done) = 0;
+    /// Pairs computed since the start; grows while a long job runs. Any thread.
+    virtual uint64_t pairs_done() const = 0;
+};
+
+/// Computes a job on this thread. Long jobs go in parts, so that `pairs_done` shows progress and `stop` is heeded: a part is
+/// all pairs of some experts, because an expert that sees all its rows at once gives the same bits as in a whole run.
+/// Errors: those of Engine::compute(); exhausted (memory); unavailable (`stop` became true).
+ComputeOutcome compute(const ComputeJob& job, std::atomic<uint64_t>& pairs_done, const std::atomic<bool>& stop);
+
+}  // namespace linkcpp::worker

@@ -1,0 +1,58 @@
+#pragma once
+// What a worker checks before it believes a request: programs and COMPUTE against the slices it holds. Pure decisions about
+// one connection's session; no I/O. Belongs to one thread.
+
+#include "moe/engine.h"
+#include "wire/messages.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace linkcpp::worker {
+
+/// A slice as it is offered to the other end.
+struct ServedSlice {
+    wire::SliceOffer offer;
+    moe::Engine* engine = nullptr;  ///< outlives the server
+    int n_expert_used = 0;          ///< experts per token of the model, for caps
+};
+
+/// What a request may cost here, derived from the slices: a prompt of 4096 tokens (llama.cpp's largest usual batch).
+struct Caps {
+    uint32_t max_payload = 0;  ///< bytes of a COMPUTE
+    uint64_t max_pairs = 0;
+};
+Caps caps_for(const std::vector<ServedSlice>& slices);
+
+/// A request that passed: everything a ComputeJob needs but the message itself.
+struct Accepted {
+    const ServedSlice* slice = nullptr;
+    std::shared_ptr<const moe::Program> program;
+    uint32_t n_out = 0;
+};
+
+class RequestCheck {
+  public:
+    /// `slices` outlives this object.
+    RequestCheck(const std::vector<ServedSlice>& slices, Caps caps) : slices_(slices), caps_(caps) {}
+
+    /// Decodes and remembers a program. A refusal says why not; then the number means nothing any more.
+    std::optional<wire::Refuse> add_program(const wire::FrameHeader& header, const wire::ProgramFrame& frame);
+    /// `peer_max_payload`: a row must fit into what the other end accepts.
+    std::optional<wire::Refuse> check_compute(const wire::FrameHeader& header, const wire::Compute& compute,
+                                              uint32_t peer_max_payload, Accepted& accepted) const;
+
+  private:
+    struct Entry {
+        std::shared_ptr<const moe::Program> program;
+        std::map<uint32_t, moe::ProgramShape> layers;
+    };
+    const ServedSlice* find(const wire::SliceId& id) const;
+
+    const std::vector<ServedSlice>& slices_;
+    Caps caps_;
+    std::map<std::pair<wire::SliceId, uint32_t>, Entry> programs_;
+};
+
+}  // namespace linkcpp::worker
