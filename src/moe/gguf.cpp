@@ -108,6 +108,9 @@ Status Parser::counts() {
     if (gguf_.version != 2 && gguf_.version != 3) {
         return {Code::unsupported, fmt::format("GGUF version {}; versions 2 and 3 are supported", gguf_.version)};
     }
+    if (n_fields_ > gguf_max_entries || n_tensors_ > gguf_max_entries) {
+        return corrupt(fmt::format("{} metadata entries and {} tensors are too many", n_fields_, n_tensors_));
+    }
     // The smallest entries: key of one character, type, one byte; name, dimension count, type, offset.
     if (n_fields_ > in_.left() / 14)
         return corrupt(fmt::format("{} metadata entries do not fit into the file", n_fields_));

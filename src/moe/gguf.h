@@ -33,6 +33,8 @@ enum class GgufType : uint32_t {
 constexpr uint32_t gguf_default_alignment = 32;
 /// Beyond what any writer uses (32 to 16384); bounds the padding that a header can ask for.
 constexpr uint32_t gguf_max_alignment = 1 << 20;
+/// Metadata entries, and tensors. Bounds the memory that a large file of tiny entries can ask for.
+constexpr uint64_t gguf_max_entries = 1 << 18;
 
 /// One metadata entry.
 struct GgufField {

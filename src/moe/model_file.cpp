@@ -29,7 +29,8 @@ struct ModelFile::Impl {
     Status read_marker(ExpertTensor& tensor, ByteSpan data);
     Status group_layers();
     void derive_missing_info();
-    size_t index_of(const ExpertTensor& tensor) const { return static_cast<size_t>(&tensor - tensors.data()); }
+    /// By name, so that a copy of one of our tensors will do.
+    size_t index_of(const ExpertTensor& tensor) const { return by_name.at(tensor.name); }
     Result<Digest> hash_slab(const ExpertTensor& tensor, int expert) const;
 
     std::vector<ModelPart> parts;

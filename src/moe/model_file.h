@@ -56,7 +56,7 @@ class ModelFile {
     /// The parts in order: their paths, descriptors and bytes, and what their headers say.
     const MappedFile& file(int index) const;
     const Gguf& gguf(int index) const;
-    /// Where experts [first, first + count) of one of expert_tensors() lie.
+    /// Where experts [first, first + count) of one of expert_tensors() (or of a copy of it) lie.
     SourceRange source(const ExpertTensor& tensor, int first, int count) const;
 
     /// The SHA-256 of one slab of one of expert_tensors(): from the marker in a sparse file, else read and hashed once,

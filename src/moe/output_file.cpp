@@ -31,8 +31,9 @@ Status check_space(const std::string& path, uint64_t expected_bytes) {
     if (statvfs(folder_of(path).c_str(), &disk) != 0) return {};  // unknown: the writes will tell
     const uint64_t free_bytes = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
     if (disk.f_blocks == 0 || free_bytes >= expected_bytes) return {};
-    return {Code::exhausted, fmt::format("{}: not enough space: {} bytes are needed, {} are free on that disk", path,
-                                         expected_bytes, free_bytes)};
+    return {Code::exhausted,
+            fmt::format("{}: not enough space: {:.1f} MB are needed, {:.1f} MB are free on that disk", path,
+                        static_cast<double>(expected_bytes) / 1e6, static_cast<double>(free_bytes) / 1e6)};
 }
 
 /// Whether the open file still has the name `part`: while we waited for the lock, its writer may have renamed it.

@@ -157,18 +157,18 @@ TEST(GgufRefuses, UnknownVersions) {
 }
 
 TEST(GgufRefuses, MoreMetadataThanTheFileCanHold) {
-    for (uint64_t count : {uint64_t{1000000}, uint64_t{1} << 40, UINT64_MAX}) {
+    for (uint64_t count : {uint64_t{1000}, uint64_t{1} << 40, UINT64_MAX}) {
         GgufBytes gguf = small_moe();
         gguf.n_fields = count;
-        expect_refused(gguf, Code::corrupt, "do not fit");
+        expect_refused(gguf, Code::corrupt, count == 1000 ? "do not fit" : "too many");
     }
 }
 
 TEST(GgufRefuses, MoreTensorsThanTheFileCanHold) {
-    for (uint64_t count : {uint64_t{1000000}, uint64_t{1} << 40, UINT64_MAX}) {
+    for (uint64_t count : {uint64_t{1000}, uint64_t{1} << 40, UINT64_MAX}) {
         GgufBytes gguf = small_moe();
         gguf.n_tensors = count;
-        expect_refused(gguf, Code::corrupt, "do not fit");
+        expect_refused(gguf, Code::corrupt, count == 1000 ? "do not fit" : "too many");
     }
 }
 
