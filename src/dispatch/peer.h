@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <tuple>
 
 namespace linkcpp::dispatch {
 
@@ -129,7 +130,7 @@ class Peer final : private wire::SessionHandler {
 
     std::map<uint64_t, Pending> pending_;
     std::deque<std::pair<PeerRequest, std::function<void(Result<std::vector<float>>)>>> waiting_;  // for credit
-    std::map<std::pair<Bytes, std::pair<uint32_t, uint32_t>>, uint32_t> programs_;  // (code, (offer, layer)) -> number
+    std::map<std::tuple<uint32_t, uint32_t, std::string>, uint32_t> programs_;  // (offer, layer, code) -> number
     std::deque<Canary> canaries_;
     uint64_t canary_id_ = UINT64_MAX;  // counts down; the owner's ids count up
     Instant last_heard_{}, last_ping_{};

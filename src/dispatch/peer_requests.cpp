@@ -57,7 +57,7 @@ void Peer::flush_waiting() {
 }
 
 uint32_t Peer::program_number(const PeerRequest& request) {
-    const auto key = std::make_pair(request.program->code, std::make_pair(request.offer, request.layer));
+    const auto key = std::make_tuple(request.offer, request.layer, std::string(request.program->code.begin(), request.program->code.end()));
     const auto found = programs_.find(key);
     if (found != programs_.end()) return found->second;
     const auto number = static_cast<uint32_t>(programs_.size() + 1);
