@@ -244,14 +244,14 @@ TEST_P(RegionTest, IsFoundWholeAndGivesTheGraphsOwnBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, RegionTest,
-                         testing::Values(Form{"swiglu", swiglu}, Form{"merged", [](const Tensors& t) { return merged(t, false); }},
-                                         Form{"merged_bias", [](const Tensors& t) { return merged(t, true); }}, Form{"swiglu_oai", swiglu_oai},
-                                         Form{"clamped", clamped}, Form{"situ", situ}, Form{"relu", [](const Tensors& t) { return no_gate(t, false); }},
-                                         Form{"relu_squared", [](const Tensors& t) { return no_gate(t, true); }},
+                         testing::Values(Form{"swiglu", swiglu}, Form{"merged", [](const Tensors& in) { return merged(in, false); }},
+                                         Form{"merged_bias", [](const Tensors& in) { return merged(in, true); }}, Form{"swiglu_oai", swiglu_oai},
+                                         Form{"clamped", clamped}, Form{"situ", situ}, Form{"relu", [](const Tensors& in) { return no_gate(in, false); }},
+                                         Form{"relu_squared", [](const Tensors& in) { return no_gate(in, true); }},
                                          Form{"weights_before", swiglu, false, true}, Form{"one_expert", swiglu, true, false, 1, 1},
                                          Form{"warm_up_selects_all_sums_few", swiglu, true, false, n_expert, 2},
                                          Form{"rows_only", swiglu, false, false, n_used, 0}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 /// An operation outside the vocabulary ends a region; what was multiplied before can still be computed elsewhere.
 TEST_F(RegionTest, AnUnknownOperationEndsARegion) {

@@ -287,7 +287,7 @@ INSTANTIATE_TEST_SUITE_P(Lies, LyingWorker,
                                          Lie{"wrong_layer", [](auto& f) { f.wrong_layer = true; }}, Lie{"short_answer", [](auto& f) { f.short_answer = true; }},
                                          Lie{"wrong_width", [](auto& f) { f.wrong_width = true; }}, Lie{"garbage", [](auto& f) { f.garbage = true; }},
                                          Lie{"malformed", [](auto& f) { f.refuse = wire::RefuseCode::malformed; }}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 TEST_F(DispatcherTest, AnAnswerThatComesTwiceCountsOnce) {
     worker(0, n_expert).faults.twice = true;

@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(All, SpreadExperts,
                                          Spread{"by_layer", {{{"0:2", ""}}, {{"2:4", ""}}}},
                                          Spread{"several_slices_each", {{{"0:1", ""}, {"1:4", "0:3"}}, {{"1:4", "3:16"}}}},
                                          Spread{"replicas", {{{"", ""}}, {{"", ""}}}}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 TEST_F(Swarm, OneExpertPerSliceIsBitIdentical) {
     for (int w = 0; w < 2; ++w) {
@@ -81,7 +81,7 @@ TEST_P(OtherTypes, AreBitIdenticalToo) {
     EXPECT_EQ(report["rows_local"], 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OtherTypes, testing::Values("F16", "Q8_0", "Q4_0", "Q5_K_M", "IQ4_NL", "Q2_K"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(All, OtherTypes, testing::Values("F16", "Q8_0", "Q4_0", "Q5_K_M", "IQ4_NL", "Q2_K"), [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace linkcpp::test
