@@ -87,19 +87,22 @@ class Output {
   public:
     explicit Output(bool silent) : silent_(silent) {}
     void add(std::string_view piece) { write(stream_.add(piece)); }
-    void finish() {
-        write(stream_.finish() + "\n");
+    /// A run that failed before it had any text leaves nothing behind.
+    void finish(bool ok) {
+        write(stream_.finish());
+        if (ok || written_) write("\n");
     }
 
   private:
     void write(const std::string& text) {
-        if (silent_) return;
+        if (silent_ || text.empty()) return;
+        written_ = true;
         std::fwrite(text.data(), 1, text.size(), stdout);
         std::fflush(stdout);
     }
 
     Utf8Stream stream_;
-    bool silent_;
+    bool silent_, written_ = false;
 };
 
 Status decode(const Options& options, const LlamaModel& model, LlamaSession& session,
@@ -156,7 +159,7 @@ Status run_model(const Options& options, const std::atomic<bool>& stop, Answer& 
     if (!session.ok()) return session.status();
     Output output(options.json);
     const Status status = decode(options, *model, *session, *prompt, stop, output, answer);
-    output.finish();
+    output.finish(status.ok());
     if (status.ok() && answer.stopped_by == "context") {
         log_warning("the context of {} tokens is full", session->n_ctx());
     }
@@ -250,7 +253,8 @@ void add_generate(CLI::App& app, int& exit_code) {
     add_swarm_options(*generate, options->swarm, false);
     add_compute_options(*generate, options->compute);
     add_sampling_options(*generate, options->sampling);
-    generate->add_option("--stats", options->stats, "Write a line of JSON for every layer and batch")->type_name("FILE");
+    generate->add_option("--stats", options->stats, "Write a line of JSON for every layer and batch")
+        ->type_name("FILE");
     generate->add_flag("--json", options->json, "Print the text and its statistics as JSON, at the end");
     generate->callback([options, &exit_code] { exit_code = run(*options); });
 }

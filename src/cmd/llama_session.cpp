@@ -39,11 +39,11 @@ std::string llama_said() {
     return text.empty() ? "" : " (" + text + ")";
 }
 
-template <typename Function> Function* cpu_function(const char* name) {
+template <typename Function>
+Function* cpu_function(const char* name) {
     ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (device == nullptr) return nullptr;
-    return reinterpret_cast<Function*>(
-        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), name));
+    return reinterpret_cast<Function*>(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), name));
 }
 
 std::shared_ptr<ggml_threadpool> new_threads(int n_threads) {
@@ -130,8 +130,8 @@ Result<std::string> LlamaModel::chat_prompt(const std::string& prompt) const {
     const llama_chat_message message = {"user", prompt.c_str()};
     std::string text(2 * prompt.size() + 1024, '\0');
     for (int attempt = 0; attempt < 2; ++attempt) {
-        const int32_t size = llama_chat_apply_template(chat_template, &message, 1, true, text.data(),
-                                                       static_cast<int32_t>(text.size()));
+        const int32_t size =
+            llama_chat_apply_template(chat_template, &message, 1, true, text.data(), static_cast<int32_t>(text.size()));
         if (size < 0) return {Code::unsupported, "llama.cpp does not know the model's chat template"};
         const bool fits = static_cast<size_t>(size) <= text.size();
         text.resize(static_cast<size_t>(size));

@@ -37,8 +37,8 @@ void add_compute_options(CLI::App& command, ModelOptions& options) {
 }
 
 std::vector<std::string> compute_arguments(const ModelOptions& options) {
-    std::vector<std::string> arguments = {"-b",   std::to_string(options.n_batch),
-                                          "--ub", std::to_string(options.n_ubatch),
+    std::vector<std::string> arguments = {"-b",    std::to_string(options.n_batch),
+                                          "--ub",  std::to_string(options.n_ubatch),
                                           "--ngl", std::to_string(options.n_gpu_layers)};
     if (options.n_threads > 0) arguments.insert(arguments.end(), {"-t", std::to_string(options.n_threads)});
     if (options.n_ctx > 0) arguments.insert(arguments.end(), {"-c", std::to_string(options.n_ctx)});
@@ -87,9 +87,8 @@ Result<uint32_t> context_size(uint32_t requested, size_t needed, uint32_t n_ctx_
     constexpr size_t step = 256;
     const size_t limit = requested > 0 ? requested : n_ctx_train > 0 ? n_ctx_train : UINT32_MAX - step;
     if (needed > limit) {
-        return {Code::invalid_argument,
-                fmt::format("prompt and answer need {} tokens of context, but {} {}", needed,
-                            requested > 0 ? "-c allows" : "the model was made for", limit)};
+        return {Code::invalid_argument, fmt::format("prompt and answer need {} tokens of context, but {} {}", needed,
+                                                    requested > 0 ? "-c allows" : "the model was made for", limit)};
     }
     return static_cast<uint32_t>(requested > 0 ? requested : std::min(limit, (needed + step - 1) / step * step));
 }

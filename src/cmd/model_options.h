@@ -12,8 +12,8 @@ namespace linkcpp::cmd {
 
 struct ModelOptions {
     std::string model;
-    int n_threads = 0;       ///< 0: one per core
-    uint32_t n_ctx = 0;      ///< 0: what prompt and answer need
+    int n_threads = 0;   ///< 0: one per core
+    uint32_t n_ctx = 0;  ///< 0: what prompt and answer need
     uint32_t n_batch = 2048, n_ubatch = 512;
     int n_gpu_layers = 0;
     bool verbose = false;

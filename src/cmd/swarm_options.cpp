@@ -11,7 +11,8 @@ namespace linkcpp::cmd {
 namespace {
 
 /// A validator for CLI11 that says what `parse` says.
-template <typename Parse> CLI::Validator readable(Parse parse) {
+template <typename Parse>
+CLI::Validator readable(Parse parse) {
     return {[parse](const std::string& text) {
                 const auto value = parse(text);
                 return value.ok() ? std::string() : value.status().message();
@@ -55,8 +56,7 @@ void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_re
         "exact (bit by bit the tokens of a local run) or sums (fewer bytes, another order of additions)", "exact|sums")
         ->check(CLI::IsMember({"exact", "sums"}))
         ->capture_default_str();
-    add("--weights", options.weights, "The full model, for what no worker has, when -m is a backbone file",
-        "FULL.gguf")
+    add("--weights", options.weights, "The full model, for what no worker has, when -m is a backbone file", "FULL.gguf")
         ->check(CLI::ExistingFile);
     add("--expert-cache", options.expert_cache, "Memory for experts that are computed here", "SIZE")
         ->check(readable(parse_size))
@@ -64,10 +64,8 @@ void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_re
 }
 
 std::vector<std::string> swarm_arguments(const SwarmOptions& options) {
-    std::vector<std::string> arguments = {"--workers",      joined(options.workers),
-                                          "--layers",       options.layers,
-                                          "--fallback",     options.fallback,
-                                          "--mode",         options.mode,
+    std::vector<std::string> arguments = {"--workers",      joined(options.workers), "--layers", options.layers,
+                                          "--fallback",     options.fallback,        "--mode",   options.mode,
                                           "--expert-cache", options.expert_cache};
     if (!options.weights.empty()) arguments.insert(arguments.end(), {"--weights", options.weights});
     return arguments;
@@ -145,7 +143,8 @@ backend::Totals totals_from_json(const nlohmann::ordered_json& json) {
     json.at("bytes_in").get_to(totals.bytes_in);
     json.at("failovers").get_to(totals.failovers);
     const auto duration = [&](const char* key) {
-        return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::micro>(json.at(key).get<double>()));
+        return std::chrono::duration_cast<Duration>(
+            std::chrono::duration<double, std::micro>(json.at(key).get<double>()));
     };
     totals.round_trip_p50 = duration("rtt_p50_us");
     totals.round_trip_p99 = duration("rtt_p99_us");

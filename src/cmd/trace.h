@@ -20,11 +20,11 @@ struct Trace {
     std::vector<std::string> pieces;      ///< text of each of the tokens
     std::string text;                     ///< of all of them
     size_t n_vocab = 0;
-    bool followed = false;                ///< the logits are those of the reference's tokens, not of its own
-    std::string numeric_class;            ///< of this process's CPU backend
-    double prompt_tps = 0, tps = 0;       ///< tokens per second
-    double rss_mb = 0;                    ///< the most memory that was resident at any time
-    backend::Totals totals;               ///< empty without workers
+    bool followed = false;           ///< the logits are those of the reference's tokens, not of its own
+    std::string numeric_class;       ///< of this process's CPU backend
+    double prompt_tps = 0, tps = 0;  ///< tokens per second
+    double rss_mb = 0;               ///< the most memory that was resident at any time
+    backend::Totals totals;          ///< empty without workers
 
     /// Positions with logits: all of the prompt, and of all tokens but the last, which nothing follows.
     size_t n_positions() const { return tokens.empty() ? 0 : prompt.size() + tokens.size() - 1; }

@@ -60,9 +60,13 @@ Result<Verification> compare_traces(Trace reference, int reference_logits, Trace
         const size_t row = reference.prompt.size() - 1 + *position;
         LINKCPP_TRY(read_row(reference_logits, row, a));
         LINKCPP_TRY(read_row(swarm_logits, row, b));
-        result.divergence =
-            Divergence{*position,       reference.tokens[*position], swarm.tokens[*position], reference.pieces[*position],
-                       swarm.pieces[*position], top2_margin(a), top2_margin(b)};
+        result.divergence = Divergence{*position,
+                                       reference.tokens[*position],
+                                       swarm.tokens[*position],
+                                       reference.pieces[*position],
+                                       swarm.pieces[*position],
+                                       top2_margin(a),
+                                       top2_margin(b)};
     }
     for (size_t row = 0; row < reference.n_positions(); ++row) {
         LINKCPP_TRY(read_row(reference_logits, row, a));

@@ -33,10 +33,10 @@ std::string speed_line(const char* name, double local, double swarm) {
 }
 
 std::string logits_text(const Verification& v) {
-    const std::string same = v.logits.identical()
-                                 ? fmt::format("bit-identical at all {} positions", v.logits.positions())
-                                 : fmt::format("bit-identical at {} of {} positions", v.logits.positions_identical(),
-                                               v.logits.positions());
+    const std::string same =
+        v.logits.identical()
+            ? fmt::format("bit-identical at all {} positions", v.logits.positions())
+            : fmt::format("bit-identical at {} of {} positions", v.logits.positions_identical(), v.logits.positions());
     return fmt::format("max |difference| {:.3g}, cosine {:.8f}, {}", v.logits.max_abs_diff(), v.logits.cosine(), same);
 }
 
@@ -76,8 +76,9 @@ std::string report_text(const Verification& v) {
                                                   time_text(totals.round_trip_p99)));
     text += line("On the wire", fmt::format("{} per token and layer",
                                             human_bytes(static_cast<uint64_t>(bytes_per_token_layer(totals) + 0.5))));
-    text += line("Expert rows", fmt::format("{} by workers, {} here{}", totals.pairs_remote, totals.pairs_local,
-                                            totals.failovers > 0 ? fmt::format(", {} failovers", totals.failovers) : ""));
+    text +=
+        line("Expert rows", fmt::format("{} by workers, {} here{}", totals.pairs_remote, totals.pairs_local,
+                                        totals.failovers > 0 ? fmt::format(", {} failovers", totals.failovers) : ""));
     text += workers_text(v);
     return text;
 }
@@ -107,13 +108,11 @@ std::string report_json(const Verification& v) {
                            {"text_local", v.reference.text},
                            {"prompt_tokens", v.reference.prompt.size()}};
     if (v.divergence) {
-        record["first_difference"] = {{"position", v.divergence->position},
-                                      {"token_local", v.divergence->reference_token},
-                                      {"token_swarm", v.divergence->swarm_token},
-                                      {"text_local", v.divergence->reference_piece},
-                                      {"text_swarm", v.divergence->swarm_piece},
-                                      {"margin_local", v.divergence->reference_margin},
-                                      {"margin_swarm", v.divergence->swarm_margin}};
+        record["first_difference"] = {
+            {"position", v.divergence->position},        {"token_local", v.divergence->reference_token},
+            {"token_swarm", v.divergence->swarm_token},  {"text_local", v.divergence->reference_piece},
+            {"text_swarm", v.divergence->swarm_piece},   {"margin_local", v.divergence->reference_margin},
+            {"margin_swarm", v.divergence->swarm_margin}};
     }
     record.update(totals);
     if (const auto failure = v.failure()) record["failure"] = *failure;
