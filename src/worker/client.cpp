@@ -22,7 +22,8 @@ uint32_t clamped_us(Duration duration) { return static_cast<uint32_t>(std::clamp
 
 Client::Client(Server& server, uint64_t id, std::unique_ptr<net::Link> link)
     : server_(server), id_(id), link_(std::move(link)), session_(wire::Side::worker, server.caps_.max_payload),
-      check_(server.slices_, server.caps_), heard_(server.network_.loop().now()), moved_(heard_) {
+      check_(server.slices_, server.caps_), heard_(server.network_.loop().now()), bytes_moved_(heard_),
+      tiles_moved_(heard_) {
     link_->on_bytes = [this](ByteSpan bytes) { on_bytes(bytes); };
     link_->on_drained = [this] { on_drained(); };
     link_->on_closed = [this](const Status& status) {
@@ -199,6 +200,7 @@ bool Client::send_tile(Outgoing& result) {
                           .subspan(size_t{result.next_row} * result.n_out, size_t{n_rows} * result.n_out);
     Bytes frame = wire::encode_result(header, result.queue_us, result.compute_us, result.n_out, rows);
     result.next_row += n_rows;
+    tiles_moved_ = server_.network_.loop().now();
     result_bytes_ -= rows.size_bytes();
     tile_bytes_ += frame.size();
     send(std::move(frame));
@@ -213,9 +215,12 @@ bool Client::idle() const { return queue_.empty() && n_computing_ == 0 && outgoi
 
 std::string Client::check(Instant now) {
     const uint64_t taken = enqueued_ - link_->unsent();
-    if (taken != taken_ || (link_->unsent() == 0 && outgoing_.empty())) moved_ = now;
+    if (taken != taken_ || link_->unsent() == 0) bytes_moved_ = now;
+    if (outgoing_.empty()) tiles_moved_ = now;
     taken_ = taken;
-    if (now - moved_ > server_.settings_.stuck_limit) return "it does not take its results";
+    // A peer may read on and yet give no credit; then tiles stand still while other bytes move.
+    if (now - std::min(bytes_moved_, tiles_moved_) > server_.settings_.stuck_limit)
+        return "it does not take its results";
     if (paused_ || !session_.established()) return "";
     if (now - heard_ > server_.settings_.silence_limit) return "it is silent";
     if (now - heard_ > server_.settings_.ping_after && !pinged_) {

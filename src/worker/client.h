@@ -88,10 +88,11 @@ class Client final : public wire::SessionHandler {
     uint64_t result_bytes_ = 0;   // of results being computed or on their way out
     std::deque<Outgoing> outgoing_;
     wire::CreditWindow result_credit_;
-    uint64_t tile_bytes_ = 0;  // of tiles that the link has not taken yet
-    uint64_t enqueued_ = 0;    // bytes given to the link so far
-    uint64_t taken_ = 0;       // of them, what it had taken at the last check
-    Instant heard_, moved_;    // last bytes received; last progress in sending
+    uint64_t tile_bytes_ = 0;            // of tiles that the link has not taken yet
+    uint64_t enqueued_ = 0;              // bytes given to the link so far
+    uint64_t taken_ = 0;                 // of them, what it had taken at the last check
+    Instant heard_;                      // when bytes came last
+    Instant bytes_moved_, tiles_moved_;  // when the link took bytes last, and a tile; now, while there are none
     bool paused_ = false;
     bool pinged_ = false;
 };
