@@ -12,7 +12,7 @@ sys.path.insert(0, gguf_py)
 try:
     from gguf import GGUFReader
 except ImportError as error:
-    print(f"skipped: {error} (Debian: python3-numpy python3-yaml python3-tqdm python3-requests)")
+    print(f"skipped: {error} (Debian: python3-numpy python3-yaml)")
     sys.exit(77)
 
 LAYERS, EXPERTS = range(1, 3), range(4, 9)
