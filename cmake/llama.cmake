@@ -56,17 +56,6 @@ endif()
 
 add_subdirectory(${linkcpp_llama_dir} ${CMAKE_BINARY_DIR}/llama EXCLUDE_FROM_ALL)
 
-# Known false alarms about code that is not ours; 14000 lines of them would bury the progress of the build.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  get_target_property(linkcpp_ggml_backends ggml MANUALLY_ADDED_DEPENDENCIES)
-  foreach(target ${linkcpp_ggml_backends})  # gcc 12 takes the undefined lanes of AVX-512 intrinsics for a mistake
-    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized -Wno-uninitialized)
-  endforeach()
-  if(TARGET mtmd)  # fine in C++17, for which it was written
-    target_compile_options(mtmd PRIVATE -Wno-deprecated-enum-enum-conversion)
-  endif()
-endif()
-
 # The stock tools that the demo, the tests and the benchmarks run beside our own.
 set(LINKCPP_LLAMA_TOOLS "")
 if(LINKCPP_STOCK_TOOLS)

@@ -18,7 +18,9 @@ Status judge(std::span<const float> y, const std::vector<float>& expected, bool 
     if (y.size() != expected.size()) return {Code::corrupt, what + ": the test answer has another size"};
     if (same_class) {
         if (std::memcmp(y.data(), expected.data(), y.size_bytes()) == 0) return {};
-        return {Code::mismatch, what + ": its results are not bit-identical with the local ones, although its numeric class is the same"};
+        return {Code::mismatch,
+                what +
+                    ": its results are not bit-identical with the local ones, although its numeric class is the same"};
     }
     double error = 0, power = 0;
     for (size_t i = 0; i < y.size(); ++i) {
@@ -27,7 +29,9 @@ Status judge(std::span<const float> y, const std::vector<float>& expected, bool 
     }
     const double nmse = power > 0 ? error / power : error;
     if (nmse <= max_nmse) return {};
-    return {Code::mismatch, fmt::format("{}: its results differ from the local ones, NMSE {:.2g} (at most {:.0e} is allowed)", what, nmse, max_nmse)};
+    return {Code::mismatch,
+            fmt::format("{}: its results differ from the local ones, NMSE {:.2g} (at most {:.0e} is allowed)", what,
+                        nmse, max_nmse)};
 }
 
 }  // namespace
@@ -73,13 +77,16 @@ Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, cons
     const bool same_class = welcome.numeric_class == numeric_class_;
     std::vector<dispatch::Canary> all;
     for (const wire::SliceOffer& offer : welcome.slices) {
-        const std::string what = fmt::format("its slice of layers {}:{}, experts {}:{}", offer.layer_begin, offer.layer_end, offer.expert_begin, offer.expert_end);
-        if (offer.layer_end > INT32_MAX || offer.expert_end > INT32_MAX) return {Code::corrupt, what + ": impossible ranges"};
+        const std::string what = fmt::format("its slice of layers {}:{}, experts {}:{}", offer.layer_begin,
+                                             offer.layer_end, offer.expert_begin, offer.expert_end);
+        if (offer.layer_end > INT32_MAX || offer.expert_end > INT32_MAX)
+            return {Code::corrupt, what + ": impossible ranges"};
         const auto digest = source_.digest(static_cast<int>(offer.layer_begin), static_cast<int>(offer.layer_end),
                                            static_cast<int>(offer.expert_begin), static_cast<int>(offer.expert_end));
         if (!digest.ok()) return digest.status().in(what);
         if (!std::equal(offer.slice.begin(), offer.slice.end(), digest->bytes.begin())) {
-            return {Code::mismatch, what + " is not of this model: the digests of the weights differ (another model, another quantisation, or an older version); "
+            return {Code::mismatch, what + " is not of this model: the digests of the weights differ (another model, "
+                                           "another quantisation, or an older version); "
                                            "cut the slice again from the file that the backbone uses"};
         }
         auto tests = canaries(offer, same_class);
@@ -106,11 +113,14 @@ Result<std::vector<dispatch::Canary>> Admission::canaries(const wire::SliceOffer
         dispatch::Canary test;
         test.slice = offer.slice;
         test.layer = static_cast<uint32_t>(layer->first);
-        test.program = {moe::encode_program(program), static_cast<uint32_t>(tensor->ne[0]), static_cast<uint32_t>(tensor->ne[1]), false};
+        test.program = {moe::encode_program(program), static_cast<uint32_t>(tensor->ne[0]),
+                        static_cast<uint32_t>(tensor->ne[1]), false};
         std::minstd_rand random(1);
         std::normal_distribution<float> normal;
-        for (size_t i = 0; i < experts.size() * test.program.n_in; ++i) test.x.push_back(normal(random));
-        for (uint32_t expert : experts) test.expert.push_back(expert - offer.expert_begin);
+        for (size_t i = 0; i < experts.size() * test.program.n_in; ++i)
+            test.x.push_back(normal(random));
+        for (uint32_t expert : experts)
+            test.expert.push_back(expert - offer.expert_begin);
         std::vector<float> expected(experts.size() * test.program.n_out);
         const std::vector<uint32_t> rows = {0, 1};
         LINKCPP_TRY(local_->compute(layer->first, program, test.x, rows, experts, expected));

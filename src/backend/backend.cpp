@@ -34,7 +34,8 @@ const std::vector<GraphPart>& cut(BackendContext& context, const ggml_cgraph* gr
 }
 
 bool is_empty(const ggml_tensor* node) {
-    return node->op == GGML_OP_NONE || node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE || node->op == GGML_OP_PERMUTE || node->op == GGML_OP_TRANSPOSE;
+    return node->op == GGML_OP_NONE || node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE ||
+           node->op == GGML_OP_PERMUTE || node->op == GGML_OP_TRANSPOSE;
 }
 
 /// The model that can compute [begin, end): the one whose weights are used there, else the one that was used last.
@@ -95,14 +96,15 @@ void free_backend(ggml_backend_t backend) {
 }
 
 ggml_guid_t guid() {
-    static ggml_guid value = {0x6c, 0x69, 0x6e, 0x6b, 0x63, 0x70, 0x70, 0x00, 0x9e, 0x4a, 0x51, 0x0b, 0x7d, 0x30, 0xc2, 0x15};
+    static ggml_guid value = {0x6c, 0x69, 0x6e, 0x6b, 0x63, 0x70, 0x70, 0x00,
+                              0x9e, 0x4a, 0x51, 0x0b, 0x7d, 0x30, 0xc2, 0x15};
     return &value;
 }
 
 }  // namespace
 
 ggml_backend_t new_backend() {
-    ggml_backend_i interface{};
+    ggml_backend_i interface {};
     interface.get_name = backend_name;
     interface.free = free_backend;
     interface.graph_compute = graph_compute;

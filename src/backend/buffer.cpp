@@ -29,7 +29,9 @@ void* get_base(ggml_backend_buffer_t buffer) { return context_of(buffer).base; }
 void set_tensor(ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* data, size_t offset, size_t size) {
     // The loader sets whole tensors. Anything else (an adapter, a tool that edits weights) would be lost here.
     if (offset != 0 || size != ggml_nbytes(tensor)) {
-        log_error("{}: a part of an expert tensor was written; linkcpp does not keep it, results would be wrong. Run without linkcpp for this.", tensor->name);
+        log_error("{}: a part of an expert tensor was written; linkcpp does not keep it, results would be wrong. Run "
+                  "without linkcpp for this.",
+                  tensor->name);
         return;
     }
     context_of(buffer).model.tensor_loaded(tensor, {static_cast<const uint8_t*>(data), size});

@@ -27,7 +27,7 @@ struct LayerStats {
 
 /// Totals since the backend was registered.
 struct Totals {
-    uint64_t layer_calls = 0, tokens = 0;        ///< tokens: summed over layers
+    uint64_t layer_calls = 0, tokens = 0;  ///< tokens: summed over layers
     uint64_t pairs_remote = 0, pairs_local = 0;
     uint64_t bytes_out = 0, bytes_in = 0, failovers = 0;
     Duration round_trip_p50{}, round_trip_p99{};
@@ -36,14 +36,14 @@ struct Totals {
 };
 
 struct Config {
-    std::string error;                           ///< not empty: the settings make no sense, every decode fails with this
+    std::string error;  ///< not empty: the settings make no sense, every decode fails with this
     std::vector<net::Address> workers;
     int layer_begin = 0, layer_end = INT32_MAX;  ///< layers whose experts may go remote
     Fallback fallback = Fallback::automatic;
     dispatch::SplitMode split = dispatch::SplitMode::exact;
-    std::string model_path;                      ///< file with the local weights; empty: the file that was loaded
-    uint64_t expert_cache_bytes = 2ull << 30;    ///< local experts kept for fallback
-    int n_threads = 0;                           ///< for local experts; 0: as the host process says
+    std::string model_path;                           ///< file with the local weights; empty: the file that was loaded
+    uint64_t expert_cache_bytes = 2ull << 30;         ///< local experts kept for fallback
+    int n_threads = 0;                                ///< for local experts; 0: as the host process says
     std::function<void(const LayerStats&)> on_layer;  ///< called by the computing thread after each layer
 };
 

@@ -30,8 +30,9 @@ ggml_backend_t init_backend(ggml_backend_dev_t, const char*) {
     static std::once_flag warned;
     if (!runtime.expert_tensors_seen) {
         std::call_once(warned, [] {
-            log_warning("nothing goes to the workers: no expert tensor of this model was put into the buffer type 'linkcpp' "
-                        "(a dense model? experts offloaded to a GPU? then add -ot '_exps=linkcpp')");
+            log_warning(
+                "nothing goes to the workers: no expert tensor of this model was put into the buffer type 'linkcpp' "
+                "(a dense model? experts offloaded to a GPU? then add -ot '_exps=linkcpp')");
         });
     }
     return new_backend();
@@ -63,7 +64,7 @@ bool supports_buffer_type(ggml_backend_dev_t, ggml_backend_buffer_type_t type) {
 }
 
 ggml_backend_device_i device_interface(bool visible) {
-    ggml_backend_device_i interface{};
+    ggml_backend_device_i interface {};
     interface.get_name = device_name;
     interface.get_description = device_description;
     interface.get_memory = device_memory;
@@ -88,7 +89,8 @@ void* reg_proc_address(ggml_backend_reg_t, const char* name) {
 }  // namespace
 
 ggml_backend_reg_t registration() {
-    static ggml_backend_reg reg = {GGML_BACKEND_API_VERSION, {reg_name, reg_device_count, reg_device, reg_proc_address}, nullptr};
+    static ggml_backend_reg reg = {
+        GGML_BACKEND_API_VERSION, {reg_name, reg_device_count, reg_device, reg_proc_address}, nullptr};
     return &reg;
 }
 

@@ -9,21 +9,22 @@ namespace {
 
 template <typename T>
 T* at(const ggml_tensor* t, int64_t i1, int64_t i2) {
-    return reinterpret_cast<T*>(static_cast<char*>(t->data) + static_cast<size_t>(i1) * t->nb[1] + static_cast<size_t>(i2) * t->nb[2]);
+    return reinterpret_cast<T*>(static_cast<char*>(t->data) + static_cast<size_t>(i1) * t->nb[1] +
+                                static_cast<size_t>(i2) * t->nb[2]);
 }
 
 }  // namespace
 
-Status make_job(const Region& region, std::shared_ptr<const dispatch::ProgramCode> program, int n_expert, JobInputs& inputs,
-                dispatch::ExpertJob& job) {
+Status make_job(const Region& region, std::shared_ptr<const dispatch::ProgramCode> program, int n_expert,
+                JobInputs& inputs, dispatch::ExpertJob& job) {
     const ggml_tensor* x = region.x;
     const ggml_tensor* expert = region.expert;
     const int64_t n_selected = expert->ne[0], n_tokens = expert->ne[1];
     const int64_t n_used = region.n_summed > 0 ? region.n_summed : n_selected;
-    if (expert->ne[2] != 1 || expert->ne[3] != 1 || x->ne[2] != n_tokens || (x->ne[1] != 1 && x->ne[1] != n_selected) || x->ne[0] != program->n_in ||
-        n_tokens * n_selected > INT32_MAX) {
-        return {Code::unsupported, fmt::format("layer {}: rows [{}, {}, {}] and experts [{}, {}] have an unknown form", region.layer, x->ne[0], x->ne[1],
-                                               x->ne[2], n_selected, n_tokens)};
+    if (expert->ne[2] != 1 || expert->ne[3] != 1 || x->ne[2] != n_tokens || (x->ne[1] != 1 && x->ne[1] != n_selected) ||
+        x->ne[0] != program->n_in || n_tokens * n_selected > INT32_MAX) {
+        return {Code::unsupported, fmt::format("layer {}: rows [{}, {}, {}] and experts [{}, {}] have an unknown form",
+                                               region.layer, x->ne[0], x->ne[1], x->ne[2], n_selected, n_tokens)};
     }
     job.layer = static_cast<uint32_t>(region.layer);
     job.n_tokens = static_cast<uint32_t>(n_tokens);
@@ -37,10 +38,14 @@ Status make_job(const Region& region, std::shared_ptr<const dispatch::ProgramCod
     inputs.weight.resize(region.weight != nullptr ? inputs.expert.size() : 0);
     float* x_out = inputs.x.data();
     for (int64_t t = 0; t < n_tokens; ++t) {
-        for (int64_t r = 0; r < rows_per_token; ++r, x_out += x->ne[0]) std::copy_n(at<const float>(x, r, t), x->ne[0], x_out);
+        for (int64_t r = 0; r < rows_per_token; ++r, x_out += x->ne[0])
+            std::copy_n(at<const float>(x, r, t), x->ne[0], x_out);
         for (int64_t slot = 0; slot < n_used; ++slot) {
-            const int32_t id = at<const int32_t>(expert, t, 0)[static_cast<size_t>(slot) * (expert->nb[0] / sizeof(int32_t))];
-            if (id < 0 || id >= n_expert) return {Code::invalid_argument, fmt::format("layer {}: the router selects expert {} of {}", region.layer, id, n_expert)};
+            const int32_t id =
+                at<const int32_t>(expert, t, 0)[static_cast<size_t>(slot) * (expert->nb[0] / sizeof(int32_t))];
+            if (id < 0 || id >= n_expert)
+                return {Code::invalid_argument,
+                        fmt::format("layer {}: the router selects expert {} of {}", region.layer, id, n_expert)};
             const size_t pair = static_cast<size_t>(t * n_used + slot);
             inputs.expert[pair] = id;
             if (region.weight != nullptr) inputs.weight[pair] = *at<const float>(region.weight, slot, t);
@@ -70,9 +75,11 @@ void write_output(const Region& region, const dispatch::ExpertJob& job, const di
             // One rounding per multiplication and per addition, from slot 0 on: what MUL and the chain of ADD do.
             const float w = weigh ? job.weight[pair] : 1.0f;
             if (slot == 0) {
-                for (size_t i = 0; i < n_out; ++i) sum[i] = row[i] * w;
+                for (size_t i = 0; i < n_out; ++i)
+                    sum[i] = row[i] * w;
             } else {
-                for (size_t i = 0; i < n_out; ++i) sum[i] = sum[i] + row[i] * w;
+                for (size_t i = 0; i < n_out; ++i)
+                    sum[i] = sum[i] + row[i] * w;
             }
         }
     }

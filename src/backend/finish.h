@@ -16,8 +16,8 @@ struct JobInputs {
 
 /// The job of a region. Only the slots that are summed are asked for (a warm-up selects all experts, but sums few).
 /// Errors: unsupported (shapes that no job has), invalid_argument (expert ids outside [0, n_expert)).
-Status make_job(const Region& region, std::shared_ptr<const dispatch::ProgramCode> program, int n_expert, JobInputs& inputs,
-                dispatch::ExpertJob& job);
+Status make_job(const Region& region, std::shared_ptr<const dispatch::ProgramCode> program, int n_expert,
+                JobInputs& inputs, dispatch::ExpertJob& job);
 
 /// Weights and sums what came back as rows, in the graph's order, and writes region.out. Every pair must be there.
 void write_output(const Region& region, const dispatch::ExpertJob& job, const dispatch::JobResult& result);

@@ -27,7 +27,8 @@ Result<std::shared_ptr<moe::Engine>> LocalExperts::unit(int layer, int index) {
         moe::ExpertTensor part = *whole;
         const size_t offset = static_cast<size_t>(first) * whole->slab_bytes;
         const size_t size = static_cast<size_t>(end - first) * whole->slab_bytes;
-        if (first >= end || offset + size > whole->data.size()) return {Code::not_found, whole->name.str() + " does not have these experts"};
+        if (first >= end || offset + size > whole->data.size())
+            return {Code::not_found, whole->name.str() + " does not have these experts"};
         part.data = whole->data.subspan(offset, size);
         part.digests.clear();
         tensors.push_back(std::move(part));
@@ -43,12 +44,13 @@ Result<std::shared_ptr<moe::Engine>> LocalExperts::unit(int layer, int index) {
     return units_.front().engine;
 }
 
-Status LocalExperts::compute(int layer, const moe::Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
-                             std::span<const uint32_t> expert, std::span<float> y) {
+Status LocalExperts::compute(int layer, const moe::Program& program, std::span<const float> x,
+                             std::span<const uint32_t> x_row, std::span<const uint32_t> expert, std::span<float> y) {
     if (expert.empty()) return {};
     const size_t n_out = y.size() / expert.size();
     std::map<int, std::vector<uint32_t>> pairs_by_unit;
-    for (uint32_t p = 0; p < expert.size(); ++p) pairs_by_unit[static_cast<int>(expert[p]) / experts_per_unit].push_back(p);
+    for (uint32_t p = 0; p < expert.size(); ++p)
+        pairs_by_unit[static_cast<int>(expert[p]) / experts_per_unit].push_back(p);
     std::vector<uint32_t> unit_row, unit_expert;
     std::vector<float> unit_y;
     for (const auto& [index, pairs] : pairs_by_unit) {
@@ -62,7 +64,8 @@ Status LocalExperts::compute(int layer, const moe::Program& program, std::span<c
         }
         unit_y.resize(pairs.size() * n_out);
         LINKCPP_TRY((*engine)->compute(layer, program, x, unit_row, unit_expert, unit_y));
-        for (size_t i = 0; i < pairs.size(); ++i) std::copy_n(unit_y.data() + i * n_out, n_out, y.data() + pairs[i] * n_out);
+        for (size_t i = 0; i < pairs.size(); ++i)
+            std::copy_n(unit_y.data() + i * n_out, n_out, y.data() + pairs[i] * n_out);
     }
     return {};
 }

@@ -35,8 +35,8 @@ class LocalExperts {
     std::shared_ptr<moe::Device> device_;
     const uint64_t cache_bytes_;
     mutable std::mutex mutex_;
-    std::list<Unit> units_;   // protected by mutex_; most recently used first
-    uint64_t bytes_ = 0;      // protected by mutex_
+    std::list<Unit> units_;  // protected by mutex_; most recently used first
+    uint64_t bytes_ = 0;     // protected by mutex_
 };
 
 }  // namespace linkcpp::backend

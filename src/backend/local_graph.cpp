@@ -14,9 +14,11 @@ Result<const moe::LayerWeights*> Model::whole_layer(int layer) {
     const std::lock_guard lock(device_mutex_);
     auto found = whole_layers_.find(layer);
     if (found == whole_layers_.end()) {
-        if (!source_.has_weights()) return {Code::unavailable, "its experts' weights are not here: " + source_.no_weights_reason()};
+        if (!source_.has_weights())
+            return {Code::unavailable, "its experts' weights are not here: " + source_.no_weights_reason()};
         std::vector<moe::ExpertTensor> tensors;
-        for (const moe::ExpertTensor* tensor : source_.tensors(layer)) tensors.push_back(*tensor);
+        for (const moe::ExpertTensor* tensor : source_.tensors(layer))
+            tensors.push_back(*tensor);
         auto weights = moe::ExpertWeights::load(**device, tensors, {});
         if (!weights.ok()) return weights.status();
         found = whole_layers_.emplace(layer, std::move(*weights)).first;
@@ -29,7 +31,8 @@ Status Model::compute_locally(const ggml_cgraph* graph, int begin, int end) {
     auto device = local_device();
     if (!device.ok()) return device.status();
     const auto n_nodes = static_cast<size_t>(end - begin);
-    ggml_context_ptr context(ggml_init({n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false), nullptr, true}));
+    ggml_context_ptr context(
+        ggml_init({n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false), nullptr, true}));
     if (!context) return {Code::exhausted, "no memory for a local graph"};
     ggml_cgraph* local = ggml_new_graph_custom(context.get(), n_nodes, false);
     for (int i = begin; i < end; ++i) {

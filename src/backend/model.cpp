@@ -31,7 +31,8 @@ void Model::prepare() {
     const Config& config = Runtime::get().config();
     source_.seal(config.model_path);
     fallback_ = config.fallback != Fallback::none && source_.has_weights();
-    if (config.fallback == Fallback::local && !fallback_) log_error("there are no local experts to fall back to: {}", source_.no_weights_reason());
+    if (config.fallback == Fallback::local && !fallback_)
+        log_error("there are no local experts to fall back to: {}", source_.no_weights_reason());
 
     std::string numeric_class;
     if (auto device = local_device(); device.ok()) {
@@ -41,12 +42,14 @@ void Model::prepare() {
         log_warning("{}", device.status().message());
     }
     dispatch::Settings settings;
-    settings.build = std::string("linkcpp ") + LINKCPP_VERSION + ", ggml " + ggml_version() + " (" + ggml_commit() + ")";
+    settings.build =
+        std::string("linkcpp ") + LINKCPP_VERSION + ", ggml " + ggml_version() + " (" + ggml_commit() + ")";
     settings.numeric_class = numeric_class;
     settings.split = config.split;
     network_ = Runtime::get().network();
     admission_ = std::make_unique<Admission>(source_, local_.get(), numeric_class);
-    dispatcher_ = std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), config.workers, admission_.get());
+    dispatcher_ =
+        std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), config.workers, admission_.get());
     announce();
 }
 
@@ -72,7 +75,8 @@ void Model::announce() {
         std::string text;
         for (const dispatch::HolderInfo& holder : holders) {
             if (layer < static_cast<int>(holder.layer_begin) || layer >= static_cast<int>(holder.layer_end)) continue;
-            text += fmt::format("{}experts {}:{} at {}", text.empty() ? "" : ", ", holder.expert_begin, holder.expert_end, holder.address);
+            text += fmt::format("{}experts {}:{} at {}", text.empty() ? "" : ", ", holder.expert_begin,
+                                holder.expert_end, holder.address);
         }
         if (text.empty()) text = fallback_ ? "computed here, no worker has them" : "NO HOLDER";
         return text;
@@ -123,11 +127,13 @@ Status Model::compute(const Region& region) {
     LINKCPP_TRY(compute_missing(job, region.program, result, n_local));
     write_output(region, job, result);
 
-    Runtime::get().add_layer({region.layer, job.n_tokens, job.n_pairs(), job.n_pairs() - n_local, n_local, network_->loop().now() - begin});
+    Runtime::get().add_layer(
+        {region.layer, job.n_tokens, job.n_pairs(), job.n_pairs() - n_local, n_local, network_->loop().now() - begin});
     return {};
 }
 
-Status Model::compute_missing(const dispatch::ExpertJob& job, const moe::Program& program, dispatch::JobResult& result, uint32_t& n_local) {
+Status Model::compute_missing(const dispatch::ExpertJob& job, const moe::Program& program, dispatch::JobResult& result,
+                              uint32_t& n_local) {
     std::vector<uint32_t> pairs, rows, experts;
     for (uint32_t pair = 0; pair < job.n_pairs(); ++pair) {
         if (result.state[pair] != dispatch::RowState::missing) continue;
@@ -139,8 +145,10 @@ Status Model::compute_missing(const dispatch::ExpertJob& job, const moe::Program
     if (pairs.empty()) return {};
     const size_t n_out = job.program->n_out;
     std::vector<float> y(pairs.size() * n_out);
-    if (local_ == nullptr) return {Code::unavailable, fmt::format("layer {}: experts without a holder, and no local weights", job.layer)};
-    LINKCPP_TRY(local_->compute(static_cast<int>(job.layer), program, job.x, rows, experts, y).in(fmt::format("layer {}, computed here", job.layer)));
+    if (local_ == nullptr)
+        return {Code::unavailable, fmt::format("layer {}: experts without a holder, and no local weights", job.layer)};
+    LINKCPP_TRY(local_->compute(static_cast<int>(job.layer), program, job.x, rows, experts, y)
+                    .in(fmt::format("layer {}, computed here", job.layer)));
     for (size_t i = 0; i < pairs.size(); ++i) {
         std::copy_n(y.data() + i * n_out, n_out, result.rows.data() + pairs[i] * n_out);
         result.state[pairs[i]] = dispatch::RowState::raw;
@@ -151,7 +159,8 @@ Status Model::compute_missing(const dispatch::ExpertJob& job, const moe::Program
 Result<std::shared_ptr<moe::GgmlDevice>> Model::local_device() {
     const std::lock_guard lock(device_mutex_);
     if (device_ == nullptr) {
-        auto device = moe::GgmlDevice::create(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU), Runtime::get().n_threads());
+        auto device =
+            moe::GgmlDevice::create(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU), Runtime::get().n_threads());
         if (!device.ok()) return device.status();
         device_ = std::move(*device);
     }

@@ -31,21 +31,22 @@ class Model {
   private:
     void prepare();
     void announce();
-    Status compute_missing(const dispatch::ExpertJob& job, const moe::Program& program, dispatch::JobResult& result, uint32_t& n_local);
+    Status compute_missing(const dispatch::ExpertJob& job, const moe::Program& program, dispatch::JobResult& result,
+                           uint32_t& n_local);
     Result<std::shared_ptr<moe::GgmlDevice>> local_device();
     Result<const moe::LayerWeights*> whole_layer(int layer);
 
     std::once_flag prepared_;
     ModelSource source_;
-    bool fallback_ = false;                    // local experts may be computed
+    bool fallback_ = false;  // local experts may be computed
     std::shared_ptr<net::TcpNetwork> network_;
     std::unique_ptr<LocalExperts> local_;
     std::unique_ptr<Admission> admission_;
     std::unique_ptr<dispatch::Dispatcher> dispatcher_;
 
     std::mutex device_mutex_;
-    std::shared_ptr<moe::GgmlDevice> device_;              // protected by device_mutex_
-    std::map<int, moe::ExpertWeights> whole_layers_;       // protected by device_mutex_; for regions that do not fit
+    std::shared_ptr<moe::GgmlDevice> device_;         // protected by device_mutex_
+    std::map<int, moe::ExpertWeights> whole_layers_;  // protected by device_mutex_; for regions that do not fit
 };
 
 }  // namespace linkcpp::backend

@@ -14,7 +14,8 @@ std::string file_mapped_at(const void* address) {
     const auto wanted = reinterpret_cast<uintptr_t>(address);
     for (std::string line; std::getline(maps, line);) {
         uintptr_t begin = 0, end = 0;
-        if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2 || wanted < begin || wanted >= end) continue;
+        if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2 || wanted < begin || wanted >= end)
+            continue;
         const size_t path = line.find('/');
         return path == std::string::npos ? "" : line.substr(path);
     }
@@ -36,7 +37,8 @@ void ModelSource::loaded(const moe::ExpertTensor& shape, int n_expert, ByteSpan 
         // The loader reads files into memory of its own (no mmap): this is the only time that the bytes are seen.
         read_without_file_ = true;
         for (int e = 0; e < n_expert; ++e) {
-            tensor.digests.push_back(sha256(data.subspan(static_cast<size_t>(e) * tensor.slab_bytes, tensor.slab_bytes)));
+            tensor.digests.push_back(
+                sha256(data.subspan(static_cast<size_t>(e) * tensor.slab_bytes, tensor.slab_bytes)));
         }
     }
     loaded_.push_back(std::move(tensor));
@@ -65,14 +67,16 @@ Status ModelSource::adopt(const std::string& path) {
     }
     for (const moe::ExpertTensor& tensor : loaded_) {
         const moe::ExpertTensor* same = file->find(tensor.name);
-        if (same == nullptr || same->type != tensor.type || same->ne != tensor.ne || same->slab_bytes != tensor.slab_bytes) {
+        if (same == nullptr || same->type != tensor.type || same->ne != tensor.ne ||
+            same->slab_bytes != tensor.slab_bytes) {
             return {Code::mismatch, "its " + tensor.name.str() + " is not the one that is loaded"};
         }
         // One slab of each tensor that the loader showed: the headers of two models can agree.
         if (read_without_file_ && !tensor.digests.empty()) {
             const auto digest = file->slab_digest(*same, 0);
             if (!digest.ok()) return digest.status();
-            if (*digest != tensor.digests[0]) return {Code::mismatch, "its " + tensor.name.str() + " has other weights than the one that is loaded"};
+            if (*digest != tensor.digests[0])
+                return {Code::mismatch, "its " + tensor.name.str() + " has other weights than the one that is loaded"};
         }
     }
     file_ = std::move(*file);
@@ -96,7 +100,8 @@ int ModelSource::n_expert(int layer) const {
 }
 
 Result<Digest> ModelSource::digest(int layer_begin, int layer_end, int expert_begin, int expert_end) const {
-    if (layer_begin < 0 || layer_begin >= layer_end || layer_end > moe::max_layers || expert_begin < 0 || expert_begin >= expert_end) {
+    if (layer_begin < 0 || layer_begin >= layer_end || layer_end > moe::max_layers || expert_begin < 0 ||
+        expert_begin >= expert_end) {
         return {Code::not_found, "its ranges are empty"};
     }
     std::vector<moe::ExpertTensor> slice;

@@ -5,8 +5,8 @@
 //
 // Filled by the loader's thread, then read-only after seal(); const members may be called from any thread.
 
-#include "moe/hole_marker.h"
 #include "moe/expert_tensor.h"
+#include "moe/hole_marker.h"
 #include "moe/model_file.h"
 
 #include <map>
@@ -40,7 +40,7 @@ class ModelSource {
   private:
     Status adopt(const std::string& path);
 
-    std::vector<moe::ExpertTensor> loaded_;          // without data; digests where the loader showed the bytes
+    std::vector<moe::ExpertTensor> loaded_;  // without data; digests where the loader showed the bytes
     std::optional<Digest> marker_fingerprint_;
     std::string mapped_path_;
     bool read_without_file_ = false;

@@ -16,7 +16,8 @@ bool is_view(const ggml_tensor* t) {
 
 float param_f32(const ggml_tensor* t, int index) {
     float value;
-    std::memcpy(&value, reinterpret_cast<const char*>(t->op_params) + sizeof(float) * static_cast<size_t>(index), sizeof(value));
+    std::memcpy(&value, reinterpret_cast<const char*>(t->op_params) + sizeof(float) * static_cast<size_t>(index),
+                sizeof(value));
     return value;
 }
 
@@ -99,35 +100,46 @@ class RegionReader {
         if (!name || name->kind.role != moe::Role::weight) return false;
         const ggml_tensor* x = node->src[1];
         if (region_.x == nullptr) {  // the first one decides which layer, model, rows and experts these are
-            if (x->type != GGML_TYPE_F32 || x->nb[0] != sizeof(float) || node->src[2]->type != GGML_TYPE_I32 || x->ne[3] != 1) return false;
+            if (x->type != GGML_TYPE_F32 || x->nb[0] != sizeof(float) || node->src[2]->type != GGML_TYPE_I32 ||
+                x->ne[3] != 1)
+                return false;
             region_.x = x;
             region_.expert = node->src[2];
             region_.layer = name->layer;
             region_.buffer = w->buffer;
             values_[x] = 0;
         }
-        if (name->layer != region_.layer || w->buffer != region_.buffer || node->src[2] != region_.expert || !values_.contains(x)) return false;
+        if (name->layer != region_.layer || w->buffer != region_.buffer || node->src[2] != region_.expert ||
+            !values_.contains(x))
+            return false;
         return add_step(node, {moe::Op::matmul, name->kind.matrix, values_[x], 0, {0, 0}});
     }
 
     bool take_bias(ggml_tensor* node) {
         const ggml_tensor* bias = node->src[1];
-        if (!values_.contains(node->src[0]) || node->src[0] == region_.x || !is_ours(bias) || node->src[2] != region_.expert) return false;
+        if (!values_.contains(node->src[0]) || node->src[0] == region_.x || !is_ours(bias) ||
+            node->src[2] != region_.expert)
+            return false;
         const auto name = moe::ExpertTensorName::parse(bias->name);
-        if (!name || name->kind.role != moe::Role::bias || name->layer != region_.layer || bias->buffer != region_.buffer) return false;
+        if (!name || name->kind.role != moe::Role::bias || name->layer != region_.layer ||
+            bias->buffer != region_.buffer)
+            return false;
         return add_step(node, {moe::Op::add_bias, name->kind.matrix, values_[node->src[0]], 0, {0, 0}});
     }
 
     bool take_unary(ggml_tensor* node, std::optional<moe::Op> op, int first_param) {
         if (!op || !values_.contains(node->src[0]) || node->src[0] == region_.x) return false;
         moe::Step step{*op, moe::Matrix::up, values_[node->src[0]], 0, {0, 0}};
-        if (*op == moe::Op::clamp || *op == moe::Op::scale) step.p = {param_f32(node, first_param), param_f32(node, first_param + 1)};
+        if (*op == moe::Op::clamp || *op == moe::Op::scale)
+            step.p = {param_f32(node, first_param), param_f32(node, first_param + 1)};
         return add_step(node, step);
     }
 
     bool take_binary(ggml_tensor* node, std::optional<moe::Op> op) {
-        if (!op || node->src[1] == nullptr || !values_.contains(node->src[0]) || !values_.contains(node->src[1])) return false;
-        if (node->src[0] == region_.x || node->src[1] == region_.x || !ggml_are_same_shape(node->src[0], node->src[1])) return false;
+        if (!op || node->src[1] == nullptr || !values_.contains(node->src[0]) || !values_.contains(node->src[1]))
+            return false;
+        if (node->src[0] == region_.x || node->src[1] == region_.x || !ggml_are_same_shape(node->src[0], node->src[1]))
+            return false;
         moe::Step step{*op, moe::Matrix::up, values_[node->src[0]], values_[node->src[1]], {0, 0}};
         if (*op == moe::Op::swiglu_oai) step.p = {param_f32(node, 2), param_f32(node, 3)};
         if (*op == moe::Op::swiglu_clamp) step.p = {param_f32(node, 3), 0};
@@ -138,11 +150,14 @@ class RegionReader {
         const ggml_tensor* base = node->view_src;
         if (base == nullptr || base->op == GGML_OP_NONE || node->op != GGML_OP_VIEW) return false;
         const auto value = values_.find(base);
-        if (value != values_.end() && base != region_.x && node->ne[0] * 2 == base->ne[0] && node->ne[1] == base->ne[1] &&
-            node->ne[2] == base->ne[2] && node->nb[1] == base->nb[1] && node->nb[2] == base->nb[2]) {
+        if (value != values_.end() && base != region_.x && node->ne[0] * 2 == base->ne[0] &&
+            node->ne[1] == base->ne[1] && node->ne[2] == base->ne[2] && node->nb[1] == base->nb[1] &&
+            node->nb[2] == base->nb[2]) {
             const size_t half = static_cast<size_t>(node->ne[0]) * sizeof(float);
-            if (node->view_offs == 0) return add_step(node, {moe::Op::first_half, moe::Matrix::up, value->second, 0, {0, 0}});
-            if (node->view_offs == half) return add_step(node, {moe::Op::second_half, moe::Matrix::up, value->second, 0, {0, 0}});
+            if (node->view_offs == 0)
+                return add_step(node, {moe::Op::first_half, moe::Matrix::up, value->second, 0, {0, 0}});
+            if (node->view_offs == half)
+                return add_step(node, {moe::Op::second_half, moe::Matrix::up, value->second, 0, {0, 0}});
         }
         return take_row_view(node, base);
     }
@@ -150,7 +165,8 @@ class RegionReader {
     /// The rows of expert slot i of all tokens: [n_out, n_tokens].
     bool take_row_view(ggml_tensor* node, const ggml_tensor* base) {
         if (base != last_ || base->nb[1] == 0 || node->view_offs % base->nb[1] != 0) return false;
-        if (node->ne[0] != base->ne[0] || node->ne[1] != base->ne[2] || node->ne[2] != 1 || node->nb[1] != base->nb[2]) return false;
+        if (node->ne[0] != base->ne[0] || node->ne[1] != base->ne[2] || node->ne[2] != 1 || node->nb[1] != base->nb[2])
+            return false;
         const size_t slot = node->view_offs / base->nb[1];
         if (slot >= static_cast<size_t>(base->ne[1])) return false;
         row_views_[node] = static_cast<int>(slot);
@@ -160,7 +176,9 @@ class RegionReader {
     bool take_weighting(ggml_tensor* node) {
         const ggml_tensor* rows = node->src[0];
         const ggml_tensor* w = node->src[1];
-        if (region_.weight != nullptr || rows != last_ || rows == region_.x || values_.contains(w) || w->type != GGML_TYPE_F32) return false;
+        if (region_.weight != nullptr || rows != last_ || rows == region_.x || values_.contains(w) ||
+            w->type != GGML_TYPE_F32)
+            return false;
         if (w->ne[0] != 1 || w->ne[1] != rows->ne[1] || w->ne[2] != rows->ne[2] || w->ne[3] != 1) return false;
         region_.weight = w;
         region_.program.weighted = true;
@@ -197,7 +215,9 @@ class RegionReader {
         return true;
     }
 
-    bool belongs(const ggml_tensor* t) const { return t != nullptr && t != region_.x && (values_.contains(t) || t == last_); }
+    bool belongs(const ggml_tensor* t) const {
+        return t != nullptr && t != region_.x && (values_.contains(t) || t == last_);
+    }
 
     /// Is `node` the only value so far that is used outside, and one that a worker can send?
     bool is_complete(const ggml_tensor* node) const {
@@ -214,17 +234,18 @@ class RegionReader {
         const ggml_tensor* node = graph_->nodes[index];
         int uses = ggml_node_get_use_count(graph_, index);
         for (int i : inside_) {
-            for (const ggml_tensor* source : graph_->nodes[i]->src) uses -= source == node ? 1 : 0;
+            for (const ggml_tensor* source : graph_->nodes[i]->src)
+                uses -= source == node ? 1 : 0;
         }
         return uses != 0;
     }
 
     const ggml_cgraph* graph_;
     Region region_;
-    std::map<const ggml_tensor*, uint8_t> values_;     // pair-level values by index in the program
-    std::map<const ggml_tensor*, int> row_views_;      // views of one expert slot's rows
-    const ggml_tensor* last_ = nullptr;                // newest pair-level value, weighted or not
-    const ggml_tensor* sum_ = nullptr;                 // newest sum
+    std::map<const ggml_tensor*, uint8_t> values_;  // pair-level values by index in the program
+    std::map<const ggml_tensor*, int> row_views_;   // views of one expert slot's rows
+    const ggml_tensor* last_ = nullptr;             // newest pair-level value, weighted or not
+    const ggml_tensor* sum_ = nullptr;              // newest sum
     int n_summed_ = 0;
     std::vector<int> inside_;
 };

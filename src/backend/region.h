@@ -14,15 +14,15 @@
 namespace linkcpp::backend {
 
 struct Region {
-    int begin = 0, end = 0;                 ///< nodes [begin, end) of the graph
+    int begin = 0, end = 0;  ///< nodes [begin, end) of the graph
     int layer = 0;
-    ggml_backend_buffer_t buffer = nullptr; ///< of the weights: tells which model this is
+    ggml_backend_buffer_t buffer = nullptr;  ///< of the weights: tells which model this is
     moe::Program program;
-    const ggml_tensor* x = nullptr;         ///< [n_in, 1 or n_used, n_tokens] f32
-    const ggml_tensor* expert = nullptr;    ///< [n_used, n_tokens] i32
-    const ggml_tensor* weight = nullptr;    ///< [1, n_used, n_tokens] f32, or null
-    int n_summed = 0;                       ///< output = sum over the first n_summed experts of a token; 0: no sum
-    ggml_tensor* out = nullptr;             ///< [n_out, n_tokens] when summed, else [n_out, n_used, n_tokens]
+    const ggml_tensor* x = nullptr;       ///< [n_in, 1 or n_used, n_tokens] f32
+    const ggml_tensor* expert = nullptr;  ///< [n_used, n_tokens] i32
+    const ggml_tensor* weight = nullptr;  ///< [1, n_used, n_tokens] f32, or null
+    int n_summed = 0;                     ///< output = sum over the first n_summed experts of a token; 0: no sum
+    ggml_tensor* out = nullptr;           ///< [n_out, n_tokens] when summed, else [n_out, n_used, n_tokens]
 };
 
 /// A step of a graph_compute: a region, or the nodes [begin, end) that stay local.

@@ -53,8 +53,10 @@ void Runtime::add_totals(const Totals& totals) {
     totals_.failovers += totals.failovers;
     totals_.round_trip_p50 = std::max(totals_.round_trip_p50, totals.round_trip_p50);
     totals_.round_trip_p99 = std::max(totals_.round_trip_p99, totals.round_trip_p99);
-    for (const auto& [worker, pairs] : totals.pairs_by_worker) totals_.pairs_by_worker[worker] += pairs;
-    for (const auto& [worker, name] : totals.class_by_worker) totals_.class_by_worker[worker] = name;
+    for (const auto& [worker, pairs] : totals.pairs_by_worker)
+        totals_.pairs_by_worker[worker] += pairs;
+    for (const auto& [worker, name] : totals.class_by_worker)
+        totals_.class_by_worker[worker] = name;
 }
 
 Totals Runtime::totals() const {

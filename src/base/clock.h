@@ -24,11 +24,7 @@ class SteadyClock final : public Clock {
 };
 
 /// Milliseconds with a fraction, for messages and statistics.
-inline double milliseconds(Duration duration) {
-    return std::chrono::duration<double, std::milli>(duration).count();
-}
-inline double microseconds(Duration duration) {
-    return std::chrono::duration<double, std::micro>(duration).count();
-}
+inline double milliseconds(Duration duration) { return std::chrono::duration<double, std::milli>(duration).count(); }
+inline double microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
 
 }  // namespace linkcpp

@@ -169,6 +169,7 @@ int serve(const Options& options, const net::Address& address) {
         drained.get_future().wait();
     }
     net::run_on(network.loop(), [&] { server.reset(); });
+    network.flush(std::chrono::seconds(30));
     network.stop();
     return listening.ok() ? 0 : fail(listening);
 }

@@ -20,17 +20,28 @@ std::string environment(const char* name) {
 }
 
 Status read_choices(backend::Config& config) {
-    if (const std::string text = environment("LINKCPP_FALLBACK"); text == "local") config.fallback = backend::Fallback::local;
-    else if (text == "none") config.fallback = backend::Fallback::none;
-    else if (!text.empty() && text != "auto") return {Code::invalid_argument, "LINKCPP_FALLBACK is '" + text + "'; it can be auto, local or none"};
-    if (const std::string text = environment("LINKCPP_MODE"); text == "sums") config.split = dispatch::SplitMode::sums;
-    else if (!text.empty() && text != "exact") return {Code::invalid_argument, "LINKCPP_MODE is '" + text + "'; it can be exact or sums"};
+    if (const std::string text = environment("LINKCPP_FALLBACK"); text == "local")
+        config.fallback = backend::Fallback::local;
+    else if (text == "none")
+        config.fallback = backend::Fallback::none;
+    else if (!text.empty() && text != "auto")
+        return {Code::invalid_argument, "LINKCPP_FALLBACK is '" + text + "'; it can be auto, local or none"};
+    if (const std::string text = environment("LINKCPP_MODE"); text == "sums")
+        config.split = dispatch::SplitMode::sums;
+    else if (!text.empty() && text != "exact")
+        return {Code::invalid_argument, "LINKCPP_MODE is '" + text + "'; it can be exact or sums"};
     const std::string level = environment("LINKCPP_LOG");
-    if (level == "debug") set_log_level(LogLevel::debug);
-    else if (level == "warning") set_log_level(LogLevel::warning);
-    else if (level == "error") set_log_level(LogLevel::error);
-    else if (level == "quiet") set_log_level(LogLevel::quiet);
-    else if (!level.empty() && level != "info") return {Code::invalid_argument, "LINKCPP_LOG is '" + level + "'; it can be debug, info, warning, error or quiet"};
+    if (level == "debug")
+        set_log_level(LogLevel::debug);
+    else if (level == "warning")
+        set_log_level(LogLevel::warning);
+    else if (level == "error")
+        set_log_level(LogLevel::error);
+    else if (level == "quiet")
+        set_log_level(LogLevel::quiet);
+    else if (!level.empty() && level != "info")
+        return {Code::invalid_argument,
+                "LINKCPP_LOG is '" + level + "'; it can be debug, info, warning, error or quiet"};
     return {};
 }
 
@@ -53,7 +64,9 @@ Status read_environment(backend::Config& config) {
     if (const std::string path = environment("LINKCPP_STATS"); !path.empty()) {
         auto file = StatsFile::open(path);
         if (!file.ok()) return file.status().in("LINKCPP_STATS");
-        config.on_layer = [file = std::shared_ptr<StatsFile>(std::move(*file))](const backend::LayerStats& stats) { file->write(stats); };
+        config.on_layer = [file = std::shared_ptr<StatsFile>(std::move(*file))](const backend::LayerStats& stats) {
+            file->write(stats);
+        };
     }
     return {};
 }

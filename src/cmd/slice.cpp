@@ -6,12 +6,11 @@
 #include "cmd/interrupt.h"
 #include "cmd/progress.h"
 #include "cmd/units.h"
+#include "cmd/values.h"
 #include "moe/backbone_writer.h"
 
-#include <charconv>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 namespace linkcpp::cmd {
 
@@ -33,30 +32,11 @@ struct Options {
     bool backbone = false, json = false;
 };
 
-struct Range {
-    int begin = 0, end = -1;  // -1: to the last one
-};
-
-/// "a:b", "a:", ":b", ":" or "a" alone for one. nullopt: something else.
-std::optional<Range> parse_range(const std::string& text) {
-    const auto number = [](std::string_view digits, int otherwise) -> std::optional<int> {
-        if (digits.empty()) return otherwise;
-        int value = 0;
-        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-        return error == std::errc() && end == digits.data() + digits.size() && value >= 0 ? std::optional(value)
-                                                                                          : std::nullopt;
-    };
-    const size_t colon = text.find(':');
-    const auto begin = number(std::string_view(text).substr(0, colon), 0);
-    if (!begin || text.empty()) return std::nullopt;
-    if (colon == std::string::npos) return Range{*begin, *begin + 1};
-    const auto end = number(std::string_view(text).substr(colon + 1), -1);
-    return end ? std::optional(Range{*begin, *end}) : std::nullopt;
-}
+constexpr int to_the_last = INT32_MAX;
 
 std::string check_range(const std::string& text) {
-    if (parse_range(text)) return "";
-    return "'" + text + "' is not a range; write begin:end, for example 0:8";
+    const auto range = parse_range(text, to_the_last);
+    return range.ok() ? "" : range.status().message();
 }
 
 int fail(const Status& status) {
@@ -95,8 +75,9 @@ int report_slice(const Options& options, const moe::WrittenSlice& slice) {
 }
 
 int write_slice(const Options& options, const moe::ModelFile& model) {
-    const Range layers = *parse_range(options.layers), experts = *parse_range(options.experts);
-    auto plan = moe::plan_slice(model, {layers.begin, layers.end, experts.begin, experts.end});
+    const auto layers = *parse_range(options.layers, to_the_last), experts = *parse_range(options.experts, to_the_last);
+    const auto end = [](int value) { return value == to_the_last ? -1 : value; };
+    auto plan = moe::plan_slice(model, {layers.first, end(layers.second), experts.first, end(experts.second)});
     if (!plan.ok()) return fail(plan.status());
     auto written = with_progress("Writing the slice", [&](const moe::WriteOptions& how) {
         return moe::write_slice(model, *plan, options.output, how);

@@ -28,7 +28,9 @@ Result<std::pair<int, int>> parse_range(const std::string& text, int end) {
         const std::string last = text.substr(colon + 1);
         b = last.empty() ? end : number(last);
     }
-    if (!a || !b || *a >= *b) return {Code::invalid_argument, "'" + text + "' is not a range; write a:b, counted from 0, b not included (0:4 is 0, 1, 2, 3)"};
+    if (!a || !b || *a >= *b)
+        return {Code::invalid_argument,
+                "'" + text + "' is not a range; write a:b, counted from 0, b not included (0:4 is 0, 1, 2, 3)"};
     return std::pair{*a, *b};
 }
 
@@ -37,14 +39,18 @@ Result<uint64_t> parse_size(const std::string& text) {
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     std::string unit;
     for (const char* c = rest; c != text.data() + text.size(); ++c) {
-        if (std::isspace(static_cast<unsigned char>(*c)) == 0) unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
+        if (std::isspace(static_cast<unsigned char>(*c)) == 0)
+            unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
     }
     const bool binary = unit.ends_with("ib");
-    if (binary) unit.resize(unit.size() - 2);
-    else if (unit.ends_with("b")) unit.resize(unit.size() - 1);
+    if (binary)
+        unit.resize(unit.size() - 2);
+    else if (unit.ends_with("b"))
+        unit.resize(unit.size() - 1);
     const size_t power = unit.empty() ? 0 : std::string("kmgt").find(unit) + 1;
     const double scale = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power));
-    if (error != std::errc() || unit.size() > 1 || power > 4 || (binary && power == 0) || !(value >= 0) || value * scale > 9e18) {
+    if (error != std::errc() || unit.size() > 1 || power > 4 || (binary && power == 0) || !(value >= 0) ||
+        value * scale > 9e18) {
         return {Code::invalid_argument, "'" + text + "' is not a size; write 512M, 2G, 1.5GB or a number of bytes"};
     }
     return static_cast<uint64_t>(value * scale);
@@ -59,7 +65,8 @@ Result<std::vector<net::Address>> parse_addresses(const std::string& text) {
         if (item.empty()) continue;
         auto address = net::Address::parse(item);
         if (!address.ok()) return address.status();
-        if (std::find(addresses.begin(), addresses.end(), *address) == addresses.end()) addresses.push_back(std::move(*address));
+        if (std::find(addresses.begin(), addresses.end(), *address) == addresses.end())
+            addresses.push_back(std::move(*address));
     }
     return addresses;
 }

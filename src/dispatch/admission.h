@@ -16,9 +16,9 @@ struct Canary {
     wire::SliceId slice{};
     uint32_t layer = 0;
     ProgramCode program;
-    std::vector<float> x;                                ///< [n_in, n_pairs]
-    std::vector<uint32_t> expert;                        ///< [n_pairs], from the slice's expert_begin
-    std::function<Status(std::span<const float>)> judge; ///< y: [n_out, n_pairs]; an error refuses the worker
+    std::vector<float> x;                                 ///< [n_in, n_pairs]
+    std::vector<uint32_t> expert;                         ///< [n_pairs], from the slice's expert_begin
+    std::function<Status(std::span<const float>)> judge;  ///< y: [n_out, n_pairs]; an error refuses the worker
 };
 
 class PeerCheck {

@@ -17,7 +17,8 @@ Dispatcher::Dispatcher(net::Network& network, Settings settings, std::vector<net
     PeerObserver& self = *this;
     for (net::Address& address : workers) {
         round_trips_.push_back(std::make_unique<LatencyWindow>());
-        peers_.push_back(std::make_unique<Peer>(network_, settings_, check, self, std::move(address), *round_trips_.back()));
+        peers_.push_back(
+            std::make_unique<Peer>(network_, settings_, check, self, std::move(address), *round_trips_.back()));
     }
 }
 
@@ -29,7 +30,8 @@ Dispatcher::~Dispatcher() {
 void Dispatcher::connect() {
     if (first_connect_.count() >= 0) return;
     first_connect_ = network_.loop().now();
-    for (auto& peer : peers_) peer->start();
+    for (auto& peer : peers_)
+        peer->start();
     keep_ticking();
 }
 
@@ -71,7 +73,8 @@ void Dispatcher::start(const ExpertJob& job, Done done) {
     running.result.rows.resize(static_cast<size_t>(job.n_pairs()) * job.program->n_out);
     running.result.state.resize(job.n_pairs(), RowState::missing);
     running.open.resize(job.n_pairs());
-    for (uint32_t pair = 0; pair < job.n_pairs(); ++pair) running.open[pair] = pair;
+    for (uint32_t pair = 0; pair < job.n_pairs(); ++pair)
+        running.open[pair] = pair;
     totals_.jobs += 1;
     totals_.tokens += job.n_tokens;
     when_settled([this, id, alive = alive_] {
@@ -88,7 +91,8 @@ std::vector<Holder> Dispatcher::candidates(uint32_t layer) const {
         for (uint32_t o = 0; o < peer.offers().size(); ++o) {
             const wire::SliceOffer& offer = peer.offers()[o];
             if (layer < offer.layer_begin || layer >= offer.layer_end) continue;
-            holders.push_back({p, o, offer.expert_begin, offer.expert_end, peer.numeric_class() == settings_.numeric_class, peer.expected()});
+            holders.push_back({p, o, offer.expert_begin, offer.expert_end,
+                               peer.numeric_class() == settings_.numeric_class, peer.expected()});
         }
     }
     return holders;
@@ -102,7 +106,8 @@ void Dispatcher::assign(uint64_t id) {
     if (running.attempt >= max_attempts) return finish(id, nobody_holds(running));
 
     std::vector<uint32_t> experts;
-    for (uint32_t pair : running.open) experts.push_back(static_cast<uint32_t>(job.expert[pair]));
+    for (uint32_t pair : running.open)
+        experts.push_back(static_cast<uint32_t>(job.expert[pair]));
     std::sort(experts.begin(), experts.end());
     experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
     const std::vector<Holder> holders = candidates(job.layer);
@@ -129,7 +134,8 @@ void Dispatcher::assign(uint64_t id) {
         running.stuck_since = network_.loop().now();
     }
     // Counted before the first is sent: a request may fail at once, and the job must not look finished then.
-    const auto asked = static_cast<size_t>(std::count_if(share.begin(), share.end(), [](const auto& pairs) { return !pairs.empty(); }));
+    const auto asked = static_cast<size_t>(
+        std::count_if(share.begin(), share.end(), [](const auto& pairs) { return !pairs.empty(); }));
     running.parts += asked;
     for (size_t h = 0; h < holders.size(); ++h) {
         if (!share[h].empty()) send_part(id, running, holders[h].peer, holders[h].offer, std::move(share[h]));
@@ -139,7 +145,8 @@ void Dispatcher::assign(uint64_t id) {
 }
 
 void Dispatcher::send_part(uint64_t id, Running& running, uint32_t peer, uint32_t offer, std::vector<uint32_t> pairs) {
-    Part part{id, peer, plan_request(running.job, std::move(pairs), peers_[peer]->offers()[offer].expert_begin, settings_.split)};
+    Part part{id, peer,
+              plan_request(running.job, std::move(pairs), peers_[peer]->offers()[offer].expert_begin, settings_.split)};
     PeerRequest request;
     request.id = next_id_++;
     request.attempt = running.attempt;
@@ -196,13 +203,15 @@ void Dispatcher::peer_changed(Peer&) {
     network_.loop().post([this, alive = alive_] {
         if (!*alive) return;
         if (!waiting_for_settled_.empty() && settled()) {
-            for (auto& ready : std::exchange(waiting_for_settled_, {})) ready();
+            for (auto& ready : std::exchange(waiting_for_settled_, {}))
+                ready();
         }
         std::vector<uint64_t> stuck;
         for (const auto& [id, running] : jobs_) {
             if (running.stuck) stuck.push_back(id);
         }
-        for (uint64_t id : stuck) assign(id);
+        for (uint64_t id : stuck)
+            assign(id);
     });
 }
 
@@ -212,35 +221,42 @@ void Dispatcher::keep_ticking() {
 
 void Dispatcher::tick() {
     ticker_ = 0;
-    for (auto& peer : peers_) peer->tick();
+    for (auto& peer : peers_)
+        peer->tick();
     if (!waiting_for_settled_.empty() && settled()) {
-        for (auto& ready : std::exchange(waiting_for_settled_, {})) ready();
+        for (auto& ready : std::exchange(waiting_for_settled_, {}))
+            ready();
     }
     const Instant now = network_.loop().now();
     std::vector<uint64_t> hopeless;
     for (const auto& [id, running] : jobs_) {
         if (running.stuck && now - running.stuck_since >= settings_.no_holder) hopeless.push_back(id);
     }
-    for (uint64_t id : hopeless) finish(id, nobody_holds(jobs_.at(id)));
+    for (uint64_t id : hopeless)
+        finish(id, nobody_holds(jobs_.at(id)));
     if (!jobs_.empty() || !waiting_for_settled_.empty()) keep_ticking();
 }
 
 Status Dispatcher::nobody_holds(const Running& running) const {
     std::vector<int> experts;
-    for (uint32_t pair : running.open) experts.push_back(running.job.expert[pair]);
+    for (uint32_t pair : running.open)
+        experts.push_back(running.job.expert[pair]);
     std::sort(experts.begin(), experts.end());
     experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
     std::string list;
-    for (size_t e = 0; e < experts.size() && e < 16; ++e) list += fmt::format("{}{}", e == 0 ? "" : ", ", experts[e]);
+    for (size_t e = 0; e < experts.size() && e < 16; ++e)
+        list += fmt::format("{}{}", e == 0 ? "" : ", ", experts[e]);
     if (experts.size() > 16) list += fmt::format(" and {} more", experts.size() - 16);
     std::string why;
     for (const auto& peer : peers_) {
-        if (!peer->trouble().ok()) why += fmt::format("; worker {}: {}", peer->address().str(), peer->trouble().message());
+        if (!peer->trouble().ok())
+            why += fmt::format("; worker {}: {}", peer->address().str(), peer->trouble().message());
     }
     if (why.empty() && !running.last_trouble.ok()) why = "; " + running.last_trouble.message();
     if (peers_.empty()) why = "; no workers are configured";
-    return {Code::unavailable, fmt::format("layer {}: no worker holds expert{} {} now, and there are no local weights{}", running.job.layer,
-                                           experts.size() == 1 ? "" : "s", list, why)};
+    return {Code::unavailable,
+            fmt::format("layer {}: no worker holds expert{} {} now, and there are no local weights{}",
+                        running.job.layer, experts.size() == 1 ? "" : "s", list, why)};
 }
 
 void Dispatcher::finish(uint64_t id, Status status) {
@@ -274,7 +290,8 @@ std::vector<HolderInfo> Dispatcher::holders() const {
     for (const auto& peer : peers_) {
         if (!peer->ready()) continue;
         for (const wire::SliceOffer& offer : peer->offers()) {
-            holders.push_back({peer->address().str(), peer->numeric_class(), offer.layer_begin, offer.layer_end, offer.expert_begin, offer.expert_end});
+            holders.push_back({peer->address().str(), peer->numeric_class(), offer.layer_begin, offer.layer_end,
+                               offer.expert_begin, offer.expert_end});
         }
     }
     return holders;

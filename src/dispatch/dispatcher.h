@@ -16,9 +16,9 @@ namespace linkcpp::dispatch {
 
 /// Totals since the start.
 struct DispatchStats {
-    uint64_t jobs = 0, tokens = 0;                 ///< tokens: summed over layers
-    uint64_t rows_remote = 0, rows_missing = 0;    ///< pairs computed by workers / handed back to the caller
-    uint64_t failovers = 0;                        ///< requests whose rows had to go elsewhere
+    uint64_t jobs = 0, tokens = 0;               ///< tokens: summed over layers
+    uint64_t rows_remote = 0, rows_missing = 0;  ///< pairs computed by workers / handed back to the caller
+    uint64_t failovers = 0;                      ///< requests whose rows had to go elsewhere
     Duration round_trip_p50{}, round_trip_p99{};
     std::vector<PeerStats> peers;
 };
@@ -48,8 +48,8 @@ class Dispatcher final : private PeerObserver {
     /// Calls `ready` once every worker was tried, or after the settle timeout. Loop thread.
     void when_settled(std::function<void()> ready);
 
-    DispatchStats stats() const;                   ///< loop thread
-    std::vector<HolderInfo> holders() const;       ///< loop thread
+    DispatchStats stats() const;              ///< loop thread
+    std::vector<HolderInfo> holders() const;  ///< loop thread
     net::Loop& loop() { return network_.loop(); }
 
   private:
@@ -62,10 +62,10 @@ class Dispatcher final : private PeerObserver {
         ExpertJob job;
         Done done;
         JobResult result;
-        std::vector<uint32_t> open;      // pairs that nobody was asked for yet
-        size_t parts = 0;                // requests under way
+        std::vector<uint32_t> open;  // pairs that nobody was asked for yet
+        size_t parts = 0;            // requests under way
         uint16_t attempt = 0;
-        Instant stuck_since{};           // since when some pair has had no holder
+        Instant stuck_since{};  // since when some pair has had no holder
         bool stuck = false;
         Status last_trouble;
     };

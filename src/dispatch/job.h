@@ -42,9 +42,9 @@ enum class RowState : uint8_t {
 
 /// Rows in the graph's own order, whoever computed them and whenever they came.
 struct JobResult {
-    std::vector<float> rows;          ///< [n_out, n_pairs]
-    std::vector<RowState> state;      ///< [n_pairs]
-    uint32_t rows_remote = 0;         ///< pairs computed by workers
+    std::vector<float> rows;      ///< [n_out, n_pairs]
+    std::vector<RowState> state;  ///< [n_pairs]
+    uint32_t rows_remote = 0;     ///< pairs computed by workers
 };
 
 }  // namespace linkcpp::dispatch

@@ -7,8 +7,8 @@
 
 namespace linkcpp::dispatch {
 
-Peer::Peer(net::Network& network, const Settings& settings, PeerCheck* check, PeerObserver& observer, net::Address address,
-           LatencyWindow& round_trips)
+Peer::Peer(net::Network& network, const Settings& settings, PeerCheck* check, PeerObserver& observer,
+           net::Address address, LatencyWindow& round_trips)
     : network_(network), settings_(settings), check_(check), observer_(observer), address_(std::move(address)),
       round_trips_(round_trips), backoff_(settings.backoff_min),
       jitter_(static_cast<unsigned>(std::hash<std::string>{}(address_.str()))) {
@@ -33,11 +33,12 @@ void Peer::connect() {
             lose({Code::timeout, "no answer to the handshake"}, false);
         }
     });
-    network_.connect(address_, settings_.connect_timeout, [this, connection, alive = alive_](Result<std::unique_ptr<net::Link>> link) {
-        if (!*alive || connection != connection_ || state_ != State::connecting) return;
-        if (!link.ok()) return lose(link.status(), false);
-        connected(std::move(*link));
-    });
+    network_.connect(address_, settings_.connect_timeout,
+                     [this, connection, alive = alive_](Result<std::unique_ptr<net::Link>> link) {
+                         if (!*alive || connection != connection_ || state_ != State::connecting) return;
+                         if (!link.ok()) return lose(link.status(), false);
+                         connected(std::move(*link));
+                     });
 }
 
 void Peer::connected(std::unique_ptr<net::Link> link) {
@@ -78,7 +79,11 @@ void Peer::lose(const Status& reason, bool refused) {
     settled_ = true;
     if (reason.message() != last_reason_) {
         last_reason_ = reason.message();
-        log_warning("worker {} {}: {}", address_.str(), refused ? "is not used" : was_ready ? "is lost" : "cannot be reached", reason.message());
+        log_warning("worker {} {}: {}", address_.str(),
+                    refused     ? "is not used"
+                    : was_ready ? "is lost"
+                                : "cannot be reached",
+                    reason.message());
     }
     Duration delay = refused ? settings_.retry_refused : backoff_;
     backoff_ = std::min(2 * backoff_, settings_.backoff_max);
@@ -110,13 +115,15 @@ void Peer::on_welcome(const wire::Welcome& welcome) {
     stats_.numeric_class = welcome.numeric_class;
     state_ = State::admission;
     if (check_ == nullptr) return become_ready();
-    check_->admit(address_.str(), welcome, [this, connection = connection_, alive = alive_, &loop = network_.loop()](Result<std::vector<Canary>> admitted) {
-        loop.post([this, connection, alive, admitted = std::move(admitted)]() mutable {
-            if (!*alive || connection != connection_) return;
-            if (!admitted.ok()) return lose(admitted.status(), true);
-            run_canaries(std::move(*admitted));
-        });
-    });
+    check_->admit(address_.str(), welcome,
+                  [this, connection = connection_, alive = alive_,
+                   &loop = network_.loop()](Result<std::vector<Canary>> admitted) {
+                      loop.post([this, connection, alive, admitted = std::move(admitted)]() mutable {
+                          if (!*alive || connection != connection_) return;
+                          if (!admitted.ok()) return lose(admitted.status(), true);
+                          run_canaries(std::move(*admitted));
+                      });
+                  });
 }
 
 void Peer::run_canaries(std::vector<Canary> canaries) {
@@ -127,7 +134,8 @@ void Peer::run_canaries(std::vector<Canary> canaries) {
 void Peer::next_canary() {
     if (canaries_.empty()) return become_ready();
     Canary& canary = canaries_.front();
-    const auto offer = std::find_if(welcome_.slices.begin(), welcome_.slices.end(), [&](const auto& o) { return o.slice == canary.slice; });
+    const auto offer = std::find_if(welcome_.slices.begin(), welcome_.slices.end(),
+                                    [&](const auto& o) { return o.slice == canary.slice; });
     if (offer == welcome_.slices.end()) return lose({Code::mismatch, "it does not offer the slice to test"}, true);
     PeerRequest request;
     request.id = canary_id_--;
@@ -138,7 +146,8 @@ void Peer::next_canary() {
     request.compute.n_x = request.compute.n_rows_out = static_cast<uint32_t>(canary.expert.size());
     request.compute.expert = canary.expert;
     request.compute.x = std::move(canary.x);
-    for (uint32_t p = 0; p < request.compute.n_x; ++p) request.compute.x_row.push_back(p);
+    for (uint32_t p = 0; p < request.compute.n_x; ++p)
+        request.compute.x_row.push_back(p);
     transmit(std::move(request), [this](Result<std::vector<float>> rows) {
         if (!rows.ok()) return lose(rows.status().in("its test computation failed"), true);
         const Status verdict = canaries_.front().judge(*rows);
@@ -162,7 +171,8 @@ Duration Peer::expected() const {
 }
 
 PeerStats Peer::stats() const {
-    static constexpr const char* names[] = {"idle", "connecting", "handshake", "admission", "ready", "backing off", "refused"};
+    static constexpr const char* names[] = {"idle",  "connecting",  "handshake", "admission",
+                                            "ready", "backing off", "refused"};
     PeerStats stats = stats_;
     stats.state = names[static_cast<size_t>(state_)];
     return stats;

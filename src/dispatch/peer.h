@@ -48,8 +48,8 @@ class Peer final : private wire::SessionHandler {
   public:
     enum class State { idle, connecting, handshake, admission, ready, backing_off, refused };
 
-    Peer(net::Network& network, const Settings& settings, PeerCheck* check, PeerObserver& observer, net::Address address,
-         LatencyWindow& round_trips);
+    Peer(net::Network& network, const Settings& settings, PeerCheck* check, PeerObserver& observer,
+         net::Address address, LatencyWindow& round_trips);
     ~Peer() override;
 
     void start();  ///< connects, and keeps connecting
@@ -77,7 +77,7 @@ class Peer final : private wire::SessionHandler {
 
   private:
     struct Pending {
-        PeerRequest request;           // without the payload, which is sent
+        PeerRequest request;  // without the payload, which is sent
         uint32_t n_pairs = 0, n_rows_out = 0, n_rows_in = 0;
         std::vector<float> rows;
         Instant sent{}, progress{};
@@ -114,15 +114,15 @@ class Peer final : private wire::SessionHandler {
 
     State state_ = State::idle;
     bool settled_ = false;
-    bool silent_ = false;              // nothing came for too long; requests went elsewhere
-    bool draining_ = false;            // it said GOAWAY: it finishes what it has and gets nothing new
+    bool silent_ = false;    // nothing came for too long; requests went elsewhere
+    bool draining_ = false;  // it said GOAWAY: it finishes what it has and gets nothing new
     Status trouble_{Code::unavailable, "not connected yet"};
-    std::string last_reason_;          // logged once, not at every attempt
+    std::string last_reason_;  // logged once, not at every attempt
     std::unique_ptr<net::Link> link_;
     std::unique_ptr<wire::Session> session_;
     wire::Welcome welcome_;
     wire::CreditWindow credit_;
-    uint64_t connection_ = 0;          // counts connections, so that late callbacks know theirs is gone
+    uint64_t connection_ = 0;  // counts connections, so that late callbacks know theirs is gone
     Duration backoff_;
     net::Loop::TimerId timer_ = 0;
     std::minstd_rand jitter_;
@@ -134,7 +134,7 @@ class Peer final : private wire::SessionHandler {
     std::deque<Canary> canaries_;
     uint64_t canary_id_ = UINT64_MAX;  // counts down; the owner's ids count up
     Instant last_heard_{}, last_ping_{};
-    uint64_t rows_done_ = 0;           // by the last PONG
+    uint64_t rows_done_ = 0;  // by the last PONG
     uint32_t rows_queued_ = 0;
     PeerStats stats_;
 };

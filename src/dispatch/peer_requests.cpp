@@ -20,11 +20,13 @@ void Peer::flush_waiting() {
     while (!waiting_.empty() && link_ != nullptr) {
         PeerRequest& request = waiting_.front().first;
         const wire::Compute& compute = request.compute;
-        const uint64_t bytes = wire::compute_payload_bytes(compute.output, compute.n_x, compute.n_in, compute.expert.size(), !compute.weight.empty());
+        const uint64_t bytes = wire::compute_payload_bytes(compute.output, compute.n_x, compute.n_in,
+                                                           compute.expert.size(), !compute.weight.empty());
         if (bytes > session_->peer_max_payload()) {
             auto [failed, canary] = std::move(waiting_.front());
             waiting_.pop_front();
-            const Status status(Code::exhausted, fmt::format("a request of {} bytes is over the worker's cap of {}", bytes, session_->peer_max_payload()));
+            const Status status(Code::exhausted, fmt::format("a request of {} bytes is over the worker's cap of {}",
+                                                             bytes, session_->peer_max_payload()));
             if (canary) return canary(status);
             observer_.request_failed(*this, failed.id, status);
             continue;
@@ -57,7 +59,8 @@ void Peer::flush_waiting() {
 }
 
 uint32_t Peer::program_number(const PeerRequest& request) {
-    const auto key = std::make_tuple(request.offer, request.layer, std::string(request.program->code.begin(), request.program->code.end()));
+    const auto key = std::make_tuple(request.offer, request.layer,
+                                     std::string(request.program->code.begin(), request.program->code.end()));
     const auto found = programs_.find(key);
     if (found != programs_.end()) return found->second;
     const auto number = static_cast<uint32_t>(programs_.size() + 1);
@@ -67,7 +70,8 @@ uint32_t Peer::program_number(const PeerRequest& request) {
     header.request = request.id;
     header.slice = welcome_.slices[request.offer].slice;
     header.layer = request.layer;
-    Bytes frame = wire::encode(header, wire::ProgramFrame{number, request.layer, request.layer + 1, request.program->code});
+    Bytes frame =
+        wire::encode(header, wire::ProgramFrame{number, request.layer, request.layer + 1, request.program->code});
     stats_.bytes_out += frame.size();
     link_->send(std::move(frame));
     return number;
@@ -87,13 +91,18 @@ void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& ti
     if (header.slice != welcome_.slices[request.offer].slice || header.layer != request.layer || tile.n_out != n_out ||
         header.row_offset != pending.n_rows_in || header.rows > pending.n_rows_out - pending.n_rows_in ||
         last != (pending.n_rows_in + header.rows == pending.n_rows_out)) {
-        return lose({Code::corrupt, fmt::format("its answer for layer {} is not what was asked: rows {} to {} of {}, width {} instead of {}", request.layer,
-                                                header.row_offset, header.row_offset + header.rows, pending.n_rows_out, tile.n_out, n_out)}, true);
+        return lose(
+            {Code::corrupt,
+             fmt::format("its answer for layer {} is not what was asked: rows {} to {} of {}, width {} instead of {}",
+                         request.layer, header.row_offset, header.row_offset + header.rows, pending.n_rows_out,
+                         tile.n_out, n_out)},
+            true);
     }
     float* rows = pending.rows.data() + static_cast<size_t>(pending.n_rows_in) * n_out;
     std::memcpy(rows, tile.rows.data(), tile.rows.size());
     for (size_t i = 0; i < static_cast<size_t>(header.rows) * n_out; ++i) {
-        if (!std::isfinite(rows[i])) return lose({Code::corrupt, fmt::format("its answer for layer {} is not finite", request.layer)}, true);
+        if (!std::isfinite(rows[i]))
+            return lose({Code::corrupt, fmt::format("its answer for layer {} is not finite", request.layer)}, true);
     }
     pending.n_rows_in += header.rows;
     pending.progress = network_.loop().now();
@@ -119,8 +128,10 @@ void Peer::on_refuse(const wire::FrameHeader& header, const wire::Refuse& refuse
     Pending refused = std::move(found->second);
     pending_.erase(found);
     stats_.failures += 1;
-    const bool busy = refuse.code == wire::RefuseCode::busy || refuse.code == wire::RefuseCode::draining || refuse.code == wire::RefuseCode::no_time_left;
-    const Status status(busy ? Code::unavailable : Code::invalid_argument, fmt::format("it refuses ({}): {}", wire::refuse_code_name(refuse.code), refuse.message));
+    const bool busy = refuse.code == wire::RefuseCode::busy || refuse.code == wire::RefuseCode::draining ||
+                      refuse.code == wire::RefuseCode::no_time_left;
+    const Status status(busy ? Code::unavailable : Code::invalid_argument,
+                        fmt::format("it refuses ({}): {}", wire::refuse_code_name(refuse.code), refuse.message));
     if (refused.canary) return refused.canary(status);
     // A worker that does not understand what others of its kind compute is of no use until it is restarted.
     if (!busy) {
@@ -141,14 +152,16 @@ void Peer::on_ping(const wire::Ping& ping) {
 
 void Peer::on_pong(const wire::Pong& pong) {
     if (pong.rows_done != rows_done_) {
-        for (auto& [id, pending] : pending_) pending.progress = network_.loop().now();
+        for (auto& [id, pending] : pending_)
+            pending.progress = network_.loop().now();
     }
     rows_done_ = pong.rows_done;
     rows_queued_ = pong.rows_queued;
 }
 
 void Peer::on_goaway(const wire::GoAway& goaway) {
-    const Status reason(Code::unavailable, fmt::format("it is leaving ({}): {}", wire::refuse_code_name(goaway.reason), goaway.message));
+    const Status reason(Code::unavailable,
+                        fmt::format("it is leaving ({}): {}", wire::refuse_code_name(goaway.reason), goaway.message));
     // What is under way is still answered; the connection ends when the worker closes it.
     if (state_ != State::ready) return lose(reason, goaway.reason != wire::RefuseCode::draining);
     draining_ = true;
@@ -169,19 +182,23 @@ void Peer::tick() {
         link_->send(wire::encode(wire::Ping{static_cast<uint64_t>(now.count())}));
     }
     if (silence > stall_after()) {
-        if (!std::exchange(silent_, true)) log_warning("worker {} does not answer for {:.0f} ms", address_.str(), milliseconds(silence));
+        if (!std::exchange(silent_, true))
+            log_warning("worker {} does not answer for {:.0f} ms", address_.str(), milliseconds(silence));
         return fail_all({Code::timeout, fmt::format("no sign of life for {:.0f} ms", milliseconds(silence))});
     }
     std::vector<uint64_t> stuck;
     for (const auto& [id, pending] : pending_) {
-        const Duration allowed = settings_.compute_min + std::max(pending.n_pairs, rows_queued_) * settings_.compute_per_pair;
+        const Duration allowed =
+            settings_.compute_min + std::max(pending.n_pairs, rows_queued_) * settings_.compute_per_pair;
         if (now - pending.progress > allowed) stuck.push_back(id);
     }
     for (uint64_t id : stuck) {
         const auto found = pending_.find(id);
         if (found == pending_.end()) continue;
         // Connected again it would only swallow the next request: it is left alone for a while, as one that lies.
-        return lose({Code::timeout, fmt::format("it lives, but {} rows did not come in {:.1f} s", found->second.n_pairs, milliseconds(now - found->second.sent) / 1000)}, true);
+        return lose({Code::timeout, fmt::format("it lives, but {} rows did not come in {:.1f} s", found->second.n_pairs,
+                                                milliseconds(now - found->second.sent) / 1000)},
+                    true);
     }
 }
 

@@ -14,7 +14,9 @@ std::vector<int> place(std::span<const uint32_t> experts, std::span<const Holder
             if (used[h]) continue;
             size_t cover = 0;
             for (size_t e = 0; e < experts.size(); ++e) {
-                if (chosen[e] == no_holder && experts[e] >= holders[h].expert_begin && experts[e] < holders[h].expert_end) ++cover;
+                if (chosen[e] == no_holder && experts[e] >= holders[h].expert_begin &&
+                    experts[e] < holders[h].expert_end)
+                    ++cover;
             }
             const std::tuple<size_t, bool, Duration> rank{cover, holders[h].same_class, -holders[h].expected};
             if (cover > 0 && (best == no_holder || rank > best_rank)) {
@@ -26,7 +28,8 @@ std::vector<int> place(std::span<const uint32_t> experts, std::span<const Holder
         used[static_cast<size_t>(best)] = true;
         const Holder& holder = holders[static_cast<size_t>(best)];
         for (size_t e = 0; e < experts.size(); ++e) {
-            if (chosen[e] == no_holder && experts[e] >= holder.expert_begin && experts[e] < holder.expert_end) chosen[e] = best;
+            if (chosen[e] == no_holder && experts[e] >= holder.expert_begin && experts[e] < holder.expert_end)
+                chosen[e] = best;
         }
     }
     return chosen;

@@ -13,11 +13,11 @@ namespace linkcpp::dispatch {
 
 /// A slice at a worker, as a candidate for one layer.
 struct Holder {
-    uint32_t peer = 0;              ///< index of the worker
-    uint32_t offer = 0;             ///< index of its slice
+    uint32_t peer = 0;   ///< index of the worker
+    uint32_t offer = 0;  ///< index of its slice
     uint32_t expert_begin = 0, expert_end = 0;
-    bool same_class = false;        ///< its results are bit-equal with local ones
-    Duration expected{};            ///< expected time until an answer comes
+    bool same_class = false;  ///< its results are bit-equal with local ones
+    Duration expected{};      ///< expected time until an answer comes
 };
 
 constexpr int no_holder = -1;

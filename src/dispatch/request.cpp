@@ -45,14 +45,16 @@ RequestPlan plan_request(const ExpertJob& job, std::vector<uint32_t> pairs, uint
     for (size_t begin = 0; begin < plan.pairs.size();) {
         const uint32_t token = plan.pairs[begin] / job.n_used;
         size_t end = begin;
-        while (end < plan.pairs.size() && plan.pairs[end] / job.n_used == token) ++end;
+        while (end < plan.pairs.size() && plan.pairs[end] / job.n_used == token)
+            ++end;
         const std::span<const uint32_t> of_token(plan.pairs.data() + begin, end - begin);
         const bool whole = of_token.size() == job.n_used;
         if (job.want_sums && (whole || mode == SplitMode::sums)) {
             add_group(job, of_token, true, plan);
             any_sum = true;
         } else {
-            for (size_t p = begin; p < end; ++p) add_group(job, std::span(plan.pairs.data() + p, 1), false, plan);
+            for (size_t p = begin; p < end; ++p)
+                add_group(job, std::span(plan.pairs.data() + p, 1), false, plan);
         }
         begin = end;
     }
@@ -60,7 +62,8 @@ RequestPlan plan_request(const ExpertJob& job, std::vector<uint32_t> pairs, uint
     if (!any_sum) plan.compute.group.clear();
     if (!any_sum || !job.program->weighted) plan.compute.weight.clear();
     plan.compute.n_rows_out = static_cast<uint32_t>(plan.target.size());
-    for (uint32_t pair : plan.pairs) plan.compute.expert.push_back(static_cast<uint32_t>(job.expert[pair]) - expert_begin);
+    for (uint32_t pair : plan.pairs)
+        plan.compute.expert.push_back(static_cast<uint32_t>(job.expert[pair]) - expert_begin);
     add_activations(job, plan);
     return plan;
 }
@@ -71,7 +74,8 @@ void place_rows(const RequestPlan& plan, std::span<const float> rows, uint32_t n
         std::copy_n(rows.data() + row * n_out, n_out, result.rows.data() + static_cast<size_t>(pair) * n_out);
         result.state[pair] = plan.kind[row];
     }
-    for (uint32_t pair : plan.covered) result.state[pair] = RowState::covered;
+    for (uint32_t pair : plan.covered)
+        result.state[pair] = RowState::covered;
     result.rows_remote += static_cast<uint32_t>(plan.pairs.size());
 }
 

@@ -13,8 +13,8 @@ enum class SplitMode {
 };
 
 struct RequestPlan {
-    wire::Compute compute;          ///< `program` is not set yet
-    std::vector<uint32_t> pairs;    ///< the job's pairs in it
+    wire::Compute compute;        ///< `program` is not set yet
+    std::vector<uint32_t> pairs;  ///< the job's pairs in it
     /// For each output row: the pair of the job whose row it fills, and what it is.
     std::vector<uint32_t> target;
     std::vector<RowState> kind;

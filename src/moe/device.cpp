@@ -18,13 +18,15 @@ Function* proc_address(ggml_backend_reg_t reg, const char* name) {
 
 Result<ggml_backend_dev_t> find_device(const std::string& name) {
     load_ggml_backends();
-    ggml_backend_dev_t device = name.empty() ? ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)
-                                             : ggml_backend_dev_by_name(name.c_str());
+    ggml_backend_dev_t device =
+        name.empty() ? ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) : ggml_backend_dev_by_name(name.c_str());
     if (device != nullptr) return device;
     std::string known;
-    for (const DeviceInfo& info : list_devices()) known += (known.empty() ? "" : ", ") + info.name;
+    for (const DeviceInfo& info : list_devices())
+        known += (known.empty() ? "" : ", ") + info.name;
     if (known.empty()) {
-        return {Code::not_found, "no ggml backend could be loaded: the backend modules (libggml-cpu*.so) must lie beside the program"};
+        return {Code::not_found,
+                "no ggml backend could be loaded: the backend modules (libggml-cpu*.so) must lie beside the program"};
     }
     return {Code::not_found, "there is no device '" + name + "'; present: " + known};
 }
@@ -54,7 +56,8 @@ std::vector<DeviceInfo> list_devices() {
 std::string numeric_class_of(ggml_backend_dev_t device) {
     ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(device);
     std::vector<std::string> features;
-    if (auto* get_features = proc_address<ggml_backend_feature*(ggml_backend_reg_t)>(reg, "ggml_backend_get_features")) {
+    if (auto* get_features =
+            proc_address<ggml_backend_feature*(ggml_backend_reg_t)>(reg, "ggml_backend_get_features")) {
         for (ggml_backend_feature* feature = get_features(reg); feature->name != nullptr; ++feature) {
             const std::string value = feature->value;
             features.push_back(value == "1" ? feature->name : feature->name + ("=" + value));
@@ -64,7 +67,8 @@ std::string numeric_class_of(ggml_backend_dev_t device) {
     std::string text = ggml_backend_reg_name(reg);
     // GPUs of one backend differ by model, so the device's own description tells them apart.
     if (!is_cpu(device)) text += std::string("/") + ggml_backend_dev_description(device);
-    for (size_t i = 0; i < features.size(); ++i) text += (i == 0 ? ":" : ",") + features[i];
+    for (size_t i = 0; i < features.size(); ++i)
+        text += (i == 0 ? ":" : ",") + features[i];
     return text;
 }
 
@@ -108,7 +112,8 @@ Result<std::shared_ptr<GgmlDevice>> GgmlDevice::create(ggml_backend_dev_t device
     if (is_cpu(device)) {
         using GetExtra = ggml_backend_buffer_type_t*(ggml_backend_dev_t);
         if (auto* get_extra = proc_address<GetExtra>(reg, "ggml_backend_dev_get_extra_bufts")) {
-            for (ggml_backend_buffer_type_t* extra = get_extra(device); extra != nullptr && *extra != nullptr; ++extra) {
+            for (ggml_backend_buffer_type_t* extra = get_extra(device); extra != nullptr && *extra != nullptr;
+                 ++extra) {
                 created->weight_buffer_types_.push_back(*extra);
             }
         }

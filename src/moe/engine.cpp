@@ -60,11 +60,13 @@ std::optional<RowShape> regular_shape(std::span<const uint32_t> x_row, size_t n_
 
 class GgmlEngine final : public Engine {
   public:
-    GgmlEngine(std::shared_ptr<GgmlDevice> device, ExpertWeights weights) : device_(std::move(device)), weights_(std::move(weights)) {}
+    GgmlEngine(std::shared_ptr<GgmlDevice> device, ExpertWeights weights)
+        : device_(std::move(device)), weights_(std::move(weights)) {}
 
     std::vector<int> layers() const override {
         std::vector<int> layers;
-        for (const auto& [layer, weights] : weights_.layers()) layers.push_back(layer);
+        for (const auto& [layer, weights] : weights_.layers())
+            layers.push_back(layer);
         return layers;
     }
     LayerShapes shapes(int layer) const override { return weights_.shapes(layer); }
@@ -91,13 +93,15 @@ Status GgmlEngine::compute(int layer, const Program& program, std::span<const fl
     if (!widths.ok()) return widths.status();
     const size_t n_in = static_cast<size_t>(widths->n_in), n_out = static_cast<size_t>(widths->n_out);
     if (x_row.empty() || x_row.size() != expert.size() || x.size() % n_in != 0 || y.size() != x_row.size() * n_out) {
-        return {Code::invalid_argument, fmt::format("{} pairs, {} experts, {} input and {} output values do not fit rows of {} and {}", x_row.size(),
-                                                    expert.size(), x.size(), y.size(), n_in, n_out)};
+        return {Code::invalid_argument,
+                fmt::format("{} pairs, {} experts, {} input and {} output values do not fit rows of {} and {}",
+                            x_row.size(), expert.size(), x.size(), y.size(), n_in, n_out)};
     }
     const size_t n_x = x.size() / n_in;
     for (size_t p = 0; p < x_row.size(); ++p) {
         if (x_row[p] >= n_x || expert[p] >= static_cast<uint32_t>(n_expert())) {
-            return {Code::invalid_argument, fmt::format("pair {}: row {} of {}, expert {} of {}", p, x_row[p], n_x, expert[p], n_expert())};
+            return {Code::invalid_argument,
+                    fmt::format("pair {}: row {} of {}, expert {} of {}", p, x_row[p], n_x, expert[p], n_expert())};
         }
     }
 
@@ -106,7 +110,8 @@ Status GgmlEngine::compute(int layer, const Program& program, std::span<const fl
     if (!shape) {
         shape = RowShape{1, static_cast<int64_t>(x_row.size())};
         flat_x_.resize(x_row.size() * n_in);
-        for (size_t p = 0; p < x_row.size(); ++p) std::copy_n(x.data() + x_row[p] * n_in, n_in, flat_x_.data() + p * n_in);
+        for (size_t p = 0; p < x_row.size(); ++p)
+            std::copy_n(x.data() + x_row[p] * n_in, n_in, flat_x_.data() + p * n_in);
         x = flat_x_;
     }
     ids_.assign(expert.begin(), expert.end());

@@ -20,7 +20,10 @@ namespace linkcpp::moe {
 /// Loads ggml's backend modules from the program's folder once per process. Any thread.
 void load_ggml_backends();
 
-struct DeviceInfo { std::string name, description; uint64_t memory_free = 0, memory_total = 0; };
+struct DeviceInfo {
+    std::string name, description;
+    uint64_t memory_free = 0, memory_total = 0;
+};
 std::vector<DeviceInfo> list_devices();
 
 /// What decides the bits of a result: backend, instruction set features, whether weights are repacked.
@@ -43,8 +46,8 @@ class Engine {
     /// Copies `tensors` (of any number of layers, all with the same experts) into the buffer types that llama.cpp would
     /// choose. The spans are read during the call only. Errors: exhausted (memory), unsupported (a type that the device
     /// cannot compute), corrupt.
-    static Result<std::unique_ptr<Engine>> load(std::shared_ptr<Device> device, const std::vector<ExpertTensor>& tensors,
-                                                const Progress& progress = {});
+    static Result<std::unique_ptr<Engine>>
+    load(std::shared_ptr<Device> device, const std::vector<ExpertTensor>& tensors, const Progress& progress = {});
     /// Device bytes that load() would take, repacked copies included. `peak`: with the largest staging copy on top.
     static Result<uint64_t> bytes_needed(Device& device, const std::vector<ExpertTensor>& tensors);
 
@@ -52,8 +55,8 @@ class Engine {
 
     virtual std::vector<int> layers() const = 0;
     virtual LayerShapes shapes(int layer) const = 0;
-    virtual int n_expert() const = 0;             ///< experts held (padding not counted)
-    virtual uint64_t bytes() const = 0;           ///< device memory held by weights
+    virtual int n_expert() const = 0;    ///< experts held (padding not counted)
+    virtual uint64_t bytes() const = 0;  ///< device memory held by weights
 
     /// y[:, p] = program(x[:, x_row[p]]) with the weights of expert[p].
     /// x: [n_in, n_x]; x_row, expert: [n_pairs]; y: [n_out, n_pairs]. `expert` counts from the first expert held.
@@ -66,7 +69,7 @@ class Engine {
 /// empty). One rounding per multiplication and per addition, as ggml's MUL and ADD do it: bit-identical with the graph.
 /// y: [n_out, n_pairs]; group, weight: [n_pairs], groups not decreasing; out: [n_out, n_groups]. A group of one pair
 /// is that pair's (weighted) row.
-void weighted_sums(std::span<const float> y, std::span<const float> weight, std::span<const uint32_t> group, size_t n_out,
-                   std::span<float> out);
+void weighted_sums(std::span<const float> y, std::span<const float> weight, std::span<const uint32_t> group,
+                   size_t n_out, std::span<float> out);
 
 }  // namespace linkcpp::moe

@@ -13,8 +13,8 @@ ggml_tensor* half(ggml_context* context, ggml_tensor* a, bool second) {
 }
 
 /// The same ggml operation as llama.cpp's graph has at this place: that is what makes the results bit-identical.
-ggml_tensor* build_step(ggml_context* context, const Step& step, const LayerWeights& weights, ggml_tensor* a, ggml_tensor* b,
-                        ggml_tensor* expert) {
+ggml_tensor* build_step(ggml_context* context, const Step& step, const LayerWeights& weights, ggml_tensor* a,
+                        ggml_tensor* b, ggml_tensor* expert) {
     const auto matrix = static_cast<size_t>(step.matrix);
     switch (step.op) {
         case Op::matmul: return ggml_mul_mat_id(context, weights.weight[matrix], a, expert);
@@ -65,7 +65,8 @@ Result<ExpertGraph> ExpertGraph::build(GgmlDevice& device, const LayerWeights& w
     for (const Step& step : program.steps) {
         ggml_tensor* value = build_step(context, step, weights, values[step.a], values[step.b], built.expert_);
         if (value == nullptr || !ggml_backend_dev_supports_op(device.device(), value)) {
-            return {Code::unsupported, fmt::format("device {} cannot compute {}", ggml_backend_dev_name(device.device()), describe(program))};
+            return {Code::unsupported, fmt::format("device {} cannot compute {}",
+                                                   ggml_backend_dev_name(device.device()), describe(program))};
         }
         values.push_back(value);
     }

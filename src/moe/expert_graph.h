@@ -7,7 +7,7 @@ namespace linkcpp::moe {
 
 /// The rows of one computation: `n_tokens` activation rows, each used by `n_used` pairs.
 struct RowShape {
-    int64_t n_used = 1;    ///< pairs per activation row: 1, or the same number for all
+    int64_t n_used = 1;  ///< pairs per activation row: 1, or the same number for all
     int64_t n_tokens = 0;
     auto operator<=>(const RowShape&) const = default;
 };

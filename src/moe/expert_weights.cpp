@@ -50,7 +50,8 @@ bool supported(ggml_backend_dev_t device, ggml_backend_buffer_type_t type, const
 Status check(const ExpertTensor& source, int64_t n_expert) {
     const std::string name = source.name.str();
     if (expert_count(source) != n_expert || source.data.size() != source.slab_bytes * static_cast<uint64_t>(n_expert)) {
-        return {Code::corrupt, fmt::format("{}: {} bytes of data do not hold {} experts of {} bytes", name, source.data.size(), n_expert, source.slab_bytes)};
+        return {Code::corrupt, fmt::format("{}: {} bytes of data do not hold {} experts of {} bytes", name,
+                                           source.data.size(), n_expert, source.slab_bytes)};
     }
     if (source.type < 0 || source.type >= GGML_TYPE_COUNT || ggml_blck_size(static_cast<ggml_type>(source.type)) == 0) {
         return {Code::unsupported, fmt::format("{}: tensor type {} is unknown to this ggml", name, source.type)};
@@ -58,7 +59,8 @@ Status check(const ExpertTensor& source, int64_t n_expert) {
     const auto type = static_cast<ggml_type>(source.type);
     if (source.ne[0] <= 0 || source.ne[1] <= 0 || source.ne[0] % ggml_blck_size(type) != 0 ||
         ggml_row_size(type, source.ne[0]) * static_cast<uint64_t>(source.ne[1]) != source.slab_bytes) {
-        return {Code::corrupt, fmt::format("{}: a slab of {} bytes is not [{}, {}] of type {}", name, source.slab_bytes, source.ne[0], source.ne[1], ggml_type_name(type))};
+        return {Code::corrupt, fmt::format("{}: a slab of {} bytes is not [{}, {}] of type {}", name, source.slab_bytes,
+                                           source.ne[0], source.ne[1], ggml_type_name(type))};
     }
     if (source.name.kind.role == Role::bias && type != GGML_TYPE_F32) {
         return {Code::unsupported, fmt::format("{}: a bias of type {}", name, ggml_type_name(type))};
@@ -87,11 +89,13 @@ Result<ExpertWeights::Plan> ExpertWeights::plan(GgmlDevice& device, const std::v
             if (chosen == nullptr && supported(device.device(), type, source)) chosen = type;
         }
         if (chosen == nullptr) {
-            return {Code::unsupported, fmt::format("device {} cannot compute {} of type {}", ggml_backend_dev_name(device.device()), source.name.str(),
-                                                   ggml_type_name(static_cast<ggml_type>(source.type)))};
+            return {Code::unsupported,
+                    fmt::format("device {} cannot compute {} of type {}", ggml_backend_dev_name(device.device()),
+                                source.name.str(), ggml_type_name(static_cast<ggml_type>(source.type)))};
         }
         Placement& placement = plan[chosen];
-        if (!placement.context) placement.context.reset(ggml_init({(tensors.size() + 1) * ggml_tensor_overhead(), nullptr, true}));
+        if (!placement.context)
+            placement.context.reset(ggml_init({(tensors.size() + 1) * ggml_tensor_overhead(), nullptr, true}));
         placement.tensors.emplace_back(new_tensor(placement.context.get(), source), &source);
     }
     if (plan.empty()) return {Code::invalid_argument, "there is no expert tensor to load"};
@@ -112,17 +116,20 @@ Result<uint64_t> ExpertWeights::bytes_needed(GgmlDevice& device, const std::vect
     return bytes;
 }
 
-Result<ExpertWeights> ExpertWeights::load(GgmlDevice& device, const std::vector<ExpertTensor>& tensors, const Progress& progress) {
+Result<ExpertWeights> ExpertWeights::load(GgmlDevice& device, const std::vector<ExpertTensor>& tensors,
+                                          const Progress& progress) {
     ExpertWeights weights;
     auto plan = weights.plan(device, tensors);
     if (!plan.ok()) return plan.status();
     uint64_t total = 0, done = 0;
-    for (const ExpertTensor& source : tensors) total += is_loaded(source) ? source.data.size() : 0;
+    for (const ExpertTensor& source : tensors)
+        total += is_loaded(source) ? source.data.size() : 0;
 
     for (auto& [type, placement] : *plan) {
         ggml_backend_buffer_ptr buffer(ggml_backend_alloc_ctx_tensors_from_buft(placement.context.get(), type));
         if (!buffer) {
-            return {Code::exhausted, fmt::format("{} bytes of {} memory for expert weights cannot be allocated", total, ggml_backend_buft_name(type))};
+            return {Code::exhausted, fmt::format("{} bytes of {} memory for expert weights cannot be allocated", total,
+                                                 ggml_backend_buft_name(type))};
         }
         ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         weights.bytes_ += ggml_backend_buffer_get_size(buffer.get());
@@ -131,7 +138,8 @@ Result<ExpertWeights> ExpertWeights::load(GgmlDevice& device, const std::vector<
             ByteSpan data = source->data;
             if (ggml_nbytes(tensor) != data.size()) {  // padded: fill the rest with the first experts again
                 staging.assign(data.begin(), data.end());
-                while (staging.size() < ggml_nbytes(tensor)) staging.push_back(data[staging.size() % data.size()]);
+                while (staging.size() < ggml_nbytes(tensor))
+                    staging.push_back(data[staging.size() % data.size()]);
                 data = staging;
             }
             ggml_backend_tensor_set(tensor, data.data(), 0, data.size());

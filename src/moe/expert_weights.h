@@ -15,7 +15,8 @@ struct LayerWeights {
 
 class ExpertWeights {
   public:
-    static Result<ExpertWeights> load(GgmlDevice& device, const std::vector<ExpertTensor>& tensors, const Progress& progress);
+    static Result<ExpertWeights> load(GgmlDevice& device, const std::vector<ExpertTensor>& tensors,
+                                      const Progress& progress);
     static Result<uint64_t> bytes_needed(GgmlDevice& device, const std::vector<ExpertTensor>& tensors);
 
     const std::map<int, LayerWeights>& layers() const { return layers_; }

@@ -68,7 +68,8 @@ Status check_step(const Step& step, const OpInfo& info, size_t index) {
     if (info.arity != Arity::matrix && step.matrix != Matrix::up) return wrong("it names a matrix");
     for (int i = 0; i < 2; ++i) {
         if (std::isnan(step.p[static_cast<size_t>(i)])) return wrong("a parameter is not a number");
-        if (i >= info.n_params && step.p[static_cast<size_t>(i)] != 0) return wrong("a parameter that it does not take");
+        if (i >= info.n_params && step.p[static_cast<size_t>(i)] != 0)
+            return wrong("a parameter that it does not take");
     }
     return {};
 }
@@ -94,7 +95,8 @@ Bytes encode_program(const Program& program) {
 
 Result<Program> decode_program(ByteSpan bytes) {
     if (bytes.size() > max_program_bytes) {
-        return {Code::exhausted, fmt::format("expert program: {} bytes, at most {} are allowed", bytes.size(), max_program_bytes)};
+        return {Code::exhausted,
+                fmt::format("expert program: {} bytes, at most {} are allowed", bytes.size(), max_program_bytes)};
     }
     ByteReader in(bytes);
     const ByteSpan magic = in.take(program_magic.size());
@@ -104,11 +106,13 @@ Result<Program> decode_program(ByteSpan bytes) {
         return {Code::corrupt, "expert program: it does not begin with the magic 'LCEP'"};
     }
     if (version != program_version) {
-        return {Code::mismatch, fmt::format("expert program: format {} was sent, this side reads format {}", version, program_version)};
+        return {Code::mismatch,
+                fmt::format("expert program: format {} was sent, this side reads format {}", version, program_version)};
     }
     if (flags > 1) return {Code::corrupt, "expert program: unknown flags"};
     if (n_steps == 0 || n_steps > max_program_steps) {
-        return {Code::exhausted, fmt::format("expert program: {} steps, 1 to {} are allowed", n_steps, max_program_steps)};
+        return {Code::exhausted,
+                fmt::format("expert program: {} steps, 1 to {} are allowed", n_steps, max_program_steps)};
     }
     if (in.left() != n_steps * step_bytes) return {Code::corrupt, "expert program: its length does not fit its steps"};
 
@@ -121,7 +125,8 @@ Result<Program> decode_program(ByteSpan bytes) {
         step.b = in.u8();
         step.p = {in.f32(), in.f32()};
         const OpInfo* info = find_op(op);
-        if (info == nullptr) return {Code::corrupt, fmt::format("expert program: step {}: unknown operation {}", i, op)};
+        if (info == nullptr)
+            return {Code::corrupt, fmt::format("expert program: step {}: unknown operation {}", i, op)};
         if (matrix > 3) return {Code::corrupt, fmt::format("expert program: step {}: unknown matrix {}", i, matrix)};
         step.op = info->op;
         step.matrix = static_cast<Matrix>(matrix);
@@ -141,7 +146,8 @@ std::string describe(const Program& program) {
         if (info != nullptr && info->arity == Arity::matrix) text += fmt::format("{}, ", matrix_name(step.matrix));
         text += value(step.a);
         if (info != nullptr && info->arity == Arity::binary) text += ", " + value(step.b);
-        for (int p = 0; info != nullptr && p < info->n_params; ++p) text += fmt::format(", {}", step.p[static_cast<size_t>(p)]);
+        for (int p = 0; info != nullptr && p < info->n_params; ++p)
+            text += fmt::format(", {}", step.p[static_cast<size_t>(p)]);
         text += ")";
     }
     return text + (program.weighted ? "; weighted" : "");
@@ -165,7 +171,8 @@ Result<ProgramShape> check_program(const Program& program, const LayerShapes& sh
         const auto& entry = shapes.matrix[static_cast<size_t>(step.matrix)];
         if (step.op == Op::matmul) {
             if (!entry.present) {
-                return {Code::not_found, fmt::format("expert program: the layer has no matrix '{}'", matrix_name(step.matrix))};
+                return {Code::not_found,
+                        fmt::format("expert program: the layer has no matrix '{}'", matrix_name(step.matrix))};
             }
             if (step.a == 0 && width[0] == 0) width[0] = entry.n_in;
             if (width[step.a] != entry.n_in) {
@@ -178,7 +185,8 @@ Result<ProgramShape> check_program(const Program& program, const LayerShapes& sh
         width[i + 1] = width[step.a];
         if (step.op == Op::add_bias) {
             if (!entry.has_bias) {
-                return {Code::not_found, fmt::format("expert program: the layer has no bias '{}'", matrix_name(step.matrix))};
+                return {Code::not_found,
+                        fmt::format("expert program: the layer has no bias '{}'", matrix_name(step.matrix))};
             }
             if (width[step.a] != entry.n_out) return wrong("the operand's width is not the bias's");
         } else if (step.op == Op::first_half || step.op == Op::second_half) {

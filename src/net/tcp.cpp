@@ -199,6 +199,17 @@ void TcpNetwork::stop() {
     if (impl_->thread.joinable()) impl_->thread.join();
 }
 
+bool TcpNetwork::flush(Duration limit) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (true) {
+        size_t n_closing = 0;
+        run_on(loop(), [&] { n_closing = impl_->shared.n_closing; });
+        if (n_closing == 0) return true;
+        if (std::chrono::steady_clock::now() > end) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+}
+
 Loop& TcpNetwork::loop() { return impl_->loop; }
 
 void TcpNetwork::connect(const Address& address, Duration timeout,

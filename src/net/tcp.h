@@ -17,6 +17,10 @@ class TcpNetwork final : public Network {
                  std::function<void(Result<std::unique_ptr<Link>>)> done) override;
     Result<std::unique_ptr<Listener>> listen(const Address& address,
                                              std::function<void(std::unique_ptr<Link>)> on_accept) override;
+    /// Waits until the links that were closed with `flush` are gone: everything sent, and read by the other ends. To be
+    /// called before a process ends, or what is on its way may be lost. False: it took longer than `limit`. Any thread
+    /// but the loop's.
+    bool flush(Duration limit);
     /// Ends the thread; callbacks that have not started never run. Any thread but the loop's.
     void stop();
 

@@ -10,8 +10,8 @@ namespace linkcpp::net {
 namespace {
 
 constexpr size_t max_buffers_per_write = 64;  // what one writev of Asio takes
-// How long a closing connection may take: to send what is queued (renewed with progress), and then to see the peer's end.
-constexpr std::chrono::seconds flush_limit{5}, linger_limit{1};
+// How long a closing connection may take: without progress (bytes sent, or bytes that the peer goes on sending), and in all.
+constexpr std::chrono::seconds idle_limit{5}, closing_limit{30};
 
 std::string name_of(const tcp::socket& socket) {
     ErrorCode error;
@@ -31,6 +31,10 @@ Connection::Connection(TcpShared& shared, tcp::socket socket)
     socket_.set_option(tcp::no_delay(true), ignored);
     socket_.set_option(tcp::socket::keep_alive(true), ignored);
     socket_.non_blocking(true, ignored);
+}
+
+Connection::~Connection() {
+    if (state_ == State::flushing || state_ == State::lingering) --shared_.n_closing;
 }
 
 std::unique_ptr<Link> Connection::make_link() {
@@ -66,6 +70,7 @@ bool Connection::read_once() {
         return false;
     }
     if (state_ == State::open) deliver({shared_.read_buffer.data(), n_bytes});
+    if (state_ == State::lingering) limit_closing();
     return state_ != State::closed;
 }
 
@@ -164,12 +169,14 @@ void Connection::close(bool flush) {
     }
     if (!flush) return shut();
     state_ = State::flushing;
+    ++shared_.n_closing;
+    closing_end_ = std::chrono::steady_clock::now() + closing_limit;
     limit_closing();
     if (!writing_) linger();
 }
 
-/// Everything is sent. A socket that is closed while it holds unread input resets the connection, and the reset can destroy
-/// at the peer what we have just sent; so say that we are done and read on, for a moment, until the peer is done too.
+/// The system has everything. A socket that is closed while it holds unread input resets the connection, and the reset
+/// destroys what the peer has not read yet; so say that we are done and read on until the peer is done too.
 void Connection::linger() {
     state_ = State::lingering;
     ErrorCode error;
@@ -180,7 +187,7 @@ void Connection::linger() {
 }
 
 void Connection::limit_closing() {
-    closing_timer_.expires_after(state_ == State::flushing ? flush_limit : linger_limit);
+    closing_timer_.expires_at(std::min(std::chrono::steady_clock::now() + idle_limit, closing_end_));
     closing_timer_.async_wait([self = shared_from_this()](const ErrorCode& error) {
         if (!error) self->shut();
     });
@@ -193,6 +200,7 @@ void Connection::detach() {
 }
 
 void Connection::shut() {
+    if (state_ == State::flushing || state_ == State::lingering) --shared_.n_closing;
     state_ = State::closed;
     ErrorCode ignored;
     socket_.close(ignored);

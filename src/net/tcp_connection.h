@@ -21,6 +21,7 @@ using ErrorCode = boost::system::error_code;
 struct TcpShared {
     asio::io_context io{1};
     std::array<uint8_t, 256 * 1024> read_buffer;
+    size_t n_closing = 0;  ///< connections that were closed with flush and are not gone yet
 };
 
 class TcpLink;
@@ -28,6 +29,7 @@ class TcpLink;
 class Connection : public std::enable_shared_from_this<Connection> {
   public:
     Connection(TcpShared& shared, tcp::socket socket);
+    ~Connection();
 
     /// Makes the Link and starts to read on the loop's next turn, so that the owner can set its callbacks.
     std::unique_ptr<Link> make_link();
@@ -56,6 +58,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     TcpShared& shared_;
     tcp::socket socket_;
     asio::steady_timer closing_timer_;
+    std::chrono::steady_clock::time_point closing_end_;
     TcpLink* link_ = nullptr;  ///< null: nobody wants callbacks any more
     std::string peer_;
     State state_ = State::open;

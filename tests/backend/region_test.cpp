@@ -32,16 +32,23 @@ struct Tensors {
 
 using Ffn = std::function<ggml_tensor*(const Tensors&)>;
 
-ggml_tensor* matmul(const Tensors& t, Matrix matrix, ggml_tensor* a) { return ggml_mul_mat_id(t.context, t.w[static_cast<size_t>(matrix)], a, t.expert); }
-ggml_tensor* bias(const Tensors& t, Matrix matrix, ggml_tensor* a) { return ggml_add_id(t.context, a, t.b[static_cast<size_t>(matrix)], t.expert); }
+ggml_tensor* matmul(const Tensors& t, Matrix matrix, ggml_tensor* a) {
+    return ggml_mul_mat_id(t.context, t.w[static_cast<size_t>(matrix)], a, t.expert);
+}
+ggml_tensor* bias(const Tensors& t, Matrix matrix, ggml_tensor* a) {
+    return ggml_add_id(t.context, a, t.b[static_cast<size_t>(matrix)], t.expert);
+}
 
 /// Weighting and the chain of additions, as llama.cpp's build_moe_ffn ends.
 ggml_tensor* weigh_and_sum(const Tensors& t, ggml_tensor* rows, bool weighted, int64_t n_summed) {
     if (weighted) rows = ggml_mul(t.context, rows, t.weight);
     std::vector<ggml_tensor*> views;
-    for (int64_t i = 0; i < n_summed; ++i) views.push_back(ggml_view_2d(t.context, rows, rows->ne[0], rows->ne[2], rows->nb[2], static_cast<size_t>(i) * rows->nb[1]));
+    for (int64_t i = 0; i < n_summed; ++i)
+        views.push_back(
+            ggml_view_2d(t.context, rows, rows->ne[0], rows->ne[2], rows->nb[2], static_cast<size_t>(i) * rows->nb[1]));
     ggml_tensor* sum = views[0];
-    for (int64_t i = 1; i < n_summed; ++i) sum = ggml_add(t.context, sum, views[static_cast<size_t>(i)]);
+    for (int64_t i = 1; i < n_summed; ++i)
+        sum = ggml_add(t.context, sum, views[static_cast<size_t>(i)]);
     return n_summed == 1 ? ggml_cont(t.context, sum) : sum;
 }
 
@@ -56,7 +63,8 @@ ggml_tensor* merged(const Tensors& t, bool with_bias) {
     if (with_bias) both = bias(t, Matrix::gate_up, both);
     const int64_t half = both->ne[0] / 2;
     ggml_tensor* gate = ggml_view_3d(t.context, both, half, both->ne[1], both->ne[2], both->nb[1], both->nb[2], 0);
-    ggml_tensor* up = ggml_view_3d(t.context, both, half, both->ne[1], both->ne[2], both->nb[1], both->nb[2], static_cast<size_t>(half) * both->nb[0]);
+    ggml_tensor* up = ggml_view_3d(t.context, both, half, both->ne[1], both->ne[2], both->nb[1], both->nb[2],
+                                   static_cast<size_t>(half) * both->nb[0]);
     ggml_tensor* down = matmul(t, Matrix::down, ggml_geglu_split(t.context, gate, up));
     return with_bias ? bias(t, Matrix::down, down) : down;
 }
@@ -117,7 +125,8 @@ class RegionTest : public testing::TestWithParam<Form> {
     }
     void add_tensor(moe::ExpertTensorName name, int64_t n0, int64_t n1) {
         auto& values = data.emplace_back(static_cast<size_t>(n0 * n1 * n_expert));
-        for (float& value : values) value = normal(random) * 0.3f;
+        for (float& value : values)
+            value = normal(random) * 0.3f;
         moe::ExpertTensor tensor;
         tensor.name = name;
         tensor.type = GGML_TYPE_F32;
@@ -136,7 +145,8 @@ class RegionTest : public testing::TestWithParam<Form> {
         t.x = ggml_new_tensor_3d(t.context, GGML_TYPE_F32, n_embd, form.x_per_pair ? form.n_selected : 1, n_tokens);
         t.expert = ggml_new_tensor_2d(t.context, GGML_TYPE_I32, form.n_selected, n_tokens);
         t.weight = ggml_new_tensor_3d(t.context, GGML_TYPE_F32, 1, form.n_selected, n_tokens);
-        for (ggml_tensor* input : {t.x, t.expert, t.weight}) ggml_set_input(input);
+        for (ggml_tensor* input : {t.x, t.expert, t.weight})
+            ggml_set_input(input);
         for (size_t m = 0; m < 4; ++m) {
             if (!ours) {
                 t.w[m] = weights->layers().at(0).weight[m];
@@ -174,12 +184,15 @@ class RegionTest : public testing::TestWithParam<Form> {
         std::minstd_rand generator(7);
         std::normal_distribution<float> value;
         auto* x = static_cast<float*>(t.x->data);
-        for (int64_t i = 0; i < ggml_nelements(t.x); ++i) x[i] = value(generator);
+        for (int64_t i = 0; i < ggml_nelements(t.x); ++i)
+            x[i] = value(generator);
         auto* w = static_cast<float*>(t.weight->data);
-        for (int64_t i = 0; i < ggml_nelements(t.weight); ++i) w[i] = value(generator);
+        for (int64_t i = 0; i < ggml_nelements(t.weight); ++i)
+            w[i] = value(generator);
         auto* ids = static_cast<int32_t*>(t.expert->data);
         for (int64_t token = 0; token < t.n_tokens; ++token) {
-            for (int64_t slot = 0; slot < form.n_selected; ++slot) ids[token * form.n_selected + slot] = static_cast<int32_t>((token * 5 + slot) % n_expert);
+            for (int64_t slot = 0; slot < form.n_selected; ++slot)
+                ids[token * form.n_selected + slot] = static_cast<int32_t>((token * 5 + slot) % n_expert);
         }
     }
 
@@ -244,21 +257,27 @@ TEST_P(RegionTest, IsFoundWholeAndGivesTheGraphsOwnBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, RegionTest,
-                         testing::Values(Form{"swiglu", swiglu}, Form{"merged", [](const Tensors& in) { return merged(in, false); }},
-                                         Form{"merged_bias", [](const Tensors& in) { return merged(in, true); }}, Form{"swiglu_oai", swiglu_oai},
-                                         Form{"clamped", clamped}, Form{"situ", situ}, Form{"relu", [](const Tensors& in) { return no_gate(in, false); }},
+                         testing::Values(Form{"swiglu", swiglu},
+                                         Form{"merged", [](const Tensors& in) { return merged(in, false); }},
+                                         Form{"merged_bias", [](const Tensors& in) { return merged(in, true); }},
+                                         Form{"swiglu_oai", swiglu_oai}, Form{"clamped", clamped}, Form{"situ", situ},
+                                         Form{"relu", [](const Tensors& in) { return no_gate(in, false); }},
                                          Form{"relu_squared", [](const Tensors& in) { return no_gate(in, true); }},
-                                         Form{"weights_before", swiglu, false, true}, Form{"one_expert", swiglu, true, false, 1, 1},
+                                         Form{"weights_before", swiglu, false, true},
+                                         Form{"one_expert", swiglu, true, false, 1, 1},
                                          Form{"warm_up_selects_all_sums_few", swiglu, true, false, n_expert, 2},
                                          Form{"rows_only", swiglu, false, false, n_used, 0}),
                          [](const auto& test) { return test.param.name; });
 
 /// An operation outside the vocabulary ends a region; what was multiplied before can still be computed elsewhere.
 TEST_F(RegionTest, AnUnknownOperationEndsARegion) {
-    const Form form{"elu", [](const Tensors& t) { return matmul(t, Matrix::down, ggml_elu(t.context, matmul(t, Matrix::up, t.x))); }};
+    const Form form{"elu", [](const Tensors& t) {
+                        return matmul(t, Matrix::down, ggml_elu(t.context, matmul(t, Matrix::up, t.x)));
+                    }};
     const auto parts = cut_graph(build(form, 2, true));
     std::vector<bool> kinds;
-    for (const GraphPart& part : parts) kinds.push_back(part.is_region);
+    for (const GraphPart& part : parts)
+        kinds.push_back(part.is_region);
     EXPECT_EQ(kinds, (std::vector<bool>{true, false, true, false}));
     EXPECT_EQ(parts[0].region.program.steps.size(), 1u);
 }

@@ -32,7 +32,8 @@ wire::SliceOffer offer(uint32_t begin, uint32_t end) {
 struct Work {
     explicit Work(uint32_t n_tokens, bool sums = true) {
         for (uint32_t t = 0; t < n_tokens; ++t) {
-            for (uint32_t i = 0; i < n_in; ++i) x.push_back(static_cast<float>(t + 1) + 0.25f * static_cast<float>(i));
+            for (uint32_t i = 0; i < n_in; ++i)
+                x.push_back(static_cast<float>(t + 1) + 0.25f * static_cast<float>(i));
             for (uint32_t s = 0; s < n_used; ++s) {
                 expert.push_back(static_cast<int32_t>((t * 7 + s * 5 + 1) % n_expert));
                 weight.push_back(0.125f * static_cast<float>(s + 1));
@@ -67,7 +68,8 @@ struct Work {
                     if (result.state[pair] == RowState::raw) {
                         ASSERT_EQ(value, row(pair, j)) << "pair " << pair;
                     }
-                    if (result.state[pair] != RowState::covered) got += result.state[pair] == RowState::raw ? value * weight[pair] : value;
+                    if (result.state[pair] != RowState::covered)
+                        got += result.state[pair] == RowState::raw ? value * weight[pair] : value;
                     expected += static_cast<double>(row(pair, j)) * weight[pair];
                 }
                 ASSERT_NEAR(got, expected, 1e-3) << "token " << t;
@@ -143,7 +145,8 @@ TEST_F(DispatcherTest, PartialSumsOnlyWhereAskedFor) {
     const Work work(40);
     ASSERT_TRUE(run(work).ok());
     work.check(result);
-    for (RowState state : result.state) EXPECT_NE(state, RowState::raw);
+    for (RowState state : result.state)
+        EXPECT_NE(state, RowState::raw);
 }
 
 TEST_F(DispatcherTest, RowsAreNotSummedWhereTheGraphWantsRows) {
@@ -151,7 +154,8 @@ TEST_F(DispatcherTest, RowsAreNotSummedWhereTheGraphWantsRows) {
     const Work work(70, false);
     ASSERT_TRUE(run(work).ok());
     work.check(result);
-    for (RowState state : result.state) ASSERT_EQ(state, RowState::raw);
+    for (RowState state : result.state)
+        ASSERT_EQ(state, RowState::raw);
 }
 
 TEST_F(DispatcherTest, AllRowsOfAnExpertGoInOneRequest) {
@@ -283,9 +287,12 @@ TEST_P(LyingWorker, IsNotBelieved) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Lies, LyingWorker,
-                         testing::Values(Lie{"not_finite", [](auto& f) { f.not_finite = true; }}, Lie{"wrong_slice", [](auto& f) { f.wrong_slice = true; }},
-                                         Lie{"wrong_layer", [](auto& f) { f.wrong_layer = true; }}, Lie{"short_answer", [](auto& f) { f.short_answer = true; }},
-                                         Lie{"wrong_width", [](auto& f) { f.wrong_width = true; }}, Lie{"garbage", [](auto& f) { f.garbage = true; }},
+                         testing::Values(Lie{"not_finite", [](auto& f) { f.not_finite = true; }},
+                                         Lie{"wrong_slice", [](auto& f) { f.wrong_slice = true; }},
+                                         Lie{"wrong_layer", [](auto& f) { f.wrong_layer = true; }},
+                                         Lie{"short_answer", [](auto& f) { f.short_answer = true; }},
+                                         Lie{"wrong_width", [](auto& f) { f.wrong_width = true; }},
+                                         Lie{"garbage", [](auto& f) { f.garbage = true; }},
                                          Lie{"malformed", [](auto& f) { f.refuse = wire::RefuseCode::malformed; }}),
                          [](const auto& test) { return test.param.name; });
 
@@ -321,7 +328,8 @@ TEST_F(DispatcherTest, ARequestOverTheWorkersCapIsNotSent) {
 
 class Refusing final : public dispatch::PeerCheck {
   public:
-    void admit(const std::string&, const wire::Welcome&, std::function<void(Result<std::vector<dispatch::Canary>>)> done) override {
+    void admit(const std::string&, const wire::Welcome&,
+               std::function<void(Result<std::vector<dispatch::Canary>>)> done) override {
         done(Status(Code::mismatch, "another quantisation"));
     }
 };
@@ -337,7 +345,8 @@ TEST_F(DispatcherTest, AWorkerThatIsNotAdmittedIsNeverAskedAndTheErrorSaysWhy) {
 
 class OneCanary final : public dispatch::PeerCheck {
   public:
-    void admit(const std::string&, const wire::Welcome& welcome, std::function<void(Result<std::vector<dispatch::Canary>>)> done) override {
+    void admit(const std::string&, const wire::Welcome& welcome,
+               std::function<void(Result<std::vector<dispatch::Canary>>)> done) override {
         dispatch::Canary canary;
         canary.slice = welcome.slices[0].slice;
         canary.layer = 1;
@@ -346,7 +355,8 @@ class OneCanary final : public dispatch::PeerCheck {
         canary.expert = {2};
         canary.judge = [this](std::span<const float> y) {
             judged += 1;
-            return y[0] == test::expert_value(1, 2, 1, 0) + tolerance ? Status() : Status(Code::mismatch, "the canary died");
+            return y[0] == test::expert_value(1, 2, 1, 0) + tolerance ? Status()
+                                                                      : Status(Code::mismatch, "the canary died");
         };
         done(std::vector{canary});
     }

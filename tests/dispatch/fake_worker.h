@@ -17,12 +17,12 @@ inline float expert_value(uint32_t layer, uint32_t expert, float x0, uint32_t j)
 class FakeWorker {
   public:
     struct Faults {
-        bool swallow = false;          ///< takes requests and never answers them (but answers pings)
-        bool deaf = false;             ///< answers nothing at all
+        bool swallow = false;  ///< takes requests and never answers them (but answers pings)
+        bool deaf = false;     ///< answers nothing at all
         std::optional<wire::RefuseCode> refuse;
         bool not_finite = false;
         bool wrong_slice = false, wrong_layer = false, short_answer = false, wrong_width = false, twice = false;
-        bool garbage = false;          ///< bytes that are no frame
+        bool garbage = false;  ///< bytes that are no frame
     };
 
     FakeWorker(SimNetwork& network, net::Address address, wire::SliceOffer offer, uint32_t n_out)
@@ -73,9 +73,10 @@ class FakeWorker {
             worker->outputs.push_back(compute.output);
             link->send(wire::encode(wire::Credit{session.payload_bytes()}));
             const auto at = worker->network_.loop().now() + worker->compute_time;
-            worker->network_.loop().after(at - worker->network_.loop().now(), [this, alive = alive, header, compute = std::move(compute)] {
-                if (*alive) worker->answer(*link, header, compute);
-            });
+            worker->network_.loop().after(at - worker->network_.loop().now(),
+                                          [this, alive = alive, header, compute = std::move(compute)] {
+                                              if (*alive) worker->answer(*link, header, compute);
+                                          });
         }
         std::shared_ptr<bool> alive = std::make_shared<bool>(true);
         ~Client() override { *alive = false; }
@@ -99,7 +100,8 @@ class FakeWorker {
             const size_t row = compute.output == wire::Output::rows ? p : compute.group[p];
             const float weight = compute.weight.empty() ? 1.0f : compute.weight[p];
             for (uint32_t j = 0; j < n_out_; ++j) {
-                rows[row * n_out_ + j] += weight * expert_value(header.layer, compute.expert[p] + offer_.expert_begin, compute.x[compute.x_row[p] * compute.n_in], j);
+                rows[row * n_out_ + j] += weight * expert_value(header.layer, compute.expert[p] + offer_.expert_begin,
+                                                                compute.x[compute.x_row[p] * compute.n_in], j);
             }
         }
         if (faults.not_finite) rows.back() = std::numeric_limits<float>::quiet_NaN();
@@ -113,7 +115,8 @@ class FakeWorker {
                 header.row_offset = first;
                 header.rows = count;
                 header.flags = first + count == n_rows ? wire::flag_last_tile : 0;
-                link.send(wire::encode_result(header, 0, 0, width, std::span(rows).subspan(first * n_out_, static_cast<size_t>(count) * width)));
+                link.send(wire::encode_result(
+                    header, 0, 0, width, std::span(rows).subspan(first * n_out_, static_cast<size_t>(count) * width)));
             }
         }
     }

@@ -39,8 +39,10 @@ TEST(Placement, EveryExpertHasOneHolder) {
 TEST(LatencyWindow, QuantilesOfTheLastDurations) {
     LatencyWindow window;
     EXPECT_EQ(window.quantile(0.5), Duration::zero());
-    for (int i = 0; i < 1000; ++i) window.add(1s);
-    for (int i = 1; i <= 256; ++i) window.add(std::chrono::milliseconds(i));
+    for (int i = 0; i < 1000; ++i)
+        window.add(1s);
+    for (int i = 1; i <= 256; ++i)
+        window.add(std::chrono::milliseconds(i));
     EXPECT_NEAR(milliseconds(window.quantile(0.5)), 128, 1);
     EXPECT_EQ(milliseconds(window.quantile(1.0)), 256) << "what is older is forgotten";
 }

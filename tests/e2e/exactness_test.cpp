@@ -7,7 +7,8 @@ namespace {
 
 struct Spread {
     const char* name;
-    std::vector<std::vector<std::pair<const char*, const char*>>> workers;  // per worker: (layers, experts) of its slices
+    std::vector<std::vector<std::pair<const char*, const char*>>>
+        workers;  // per worker: (layers, experts) of its slices
 };
 
 class SpreadExperts : public Swarm, public testing::WithParamInterface<Spread> {};
@@ -15,7 +16,8 @@ class SpreadExperts : public Swarm, public testing::WithParamInterface<Spread> {
 TEST_P(SpreadExperts, PromptAndDecodeAreBitIdentical) {
     for (const auto& slices : GetParam().workers) {
         std::vector<std::string> paths;
-        for (const auto& [layers, experts] : slices) paths.push_back(slice(layers, experts));
+        for (const auto& [layers, experts] : slices)
+            paths.push_back(slice(layers, experts));
         start_worker(paths);
     }
     const auto report = verify(capitals_model(), backbone(), 48, long_prompt());
@@ -24,19 +26,21 @@ TEST_P(SpreadExperts, PromptAndDecodeAreBitIdentical) {
     EXPECT_GT(report["rows_remote"], 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SpreadExperts,
-                         testing::Values(Spread{"one_worker", {{{"", ""}}}}, Spread{"two_disjoint", {{{"", "0:8"}}, {{"", "8:16"}}}},
-                                         Spread{"three_disjoint", {{{"", "0:5"}}, {{"", "5:6"}}, {{"", "6:16"}}}},
-                                         Spread{"three_overlapping", {{{"", "0:9"}}, {{"", "4:13"}}, {{"", "7:16"}}}},
-                                         Spread{"by_layer", {{{"0:2", ""}}, {{"2:4", ""}}}},
-                                         Spread{"several_slices_each", {{{"0:1", ""}, {"1:4", "0:3"}}, {{"1:4", "3:16"}}}},
-                                         Spread{"replicas", {{{"", ""}}, {{"", ""}}}}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, SpreadExperts,
+    testing::Values(Spread{"one_worker", {{{"", ""}}}}, Spread{"two_disjoint", {{{"", "0:8"}}, {{"", "8:16"}}}},
+                    Spread{"three_disjoint", {{{"", "0:5"}}, {{"", "5:6"}}, {{"", "6:16"}}}},
+                    Spread{"three_overlapping", {{{"", "0:9"}}, {{"", "4:13"}}, {{"", "7:16"}}}},
+                    Spread{"by_layer", {{{"0:2", ""}}, {{"2:4", ""}}}},
+                    Spread{"several_slices_each", {{{"0:1", ""}, {"1:4", "0:3"}}, {{"1:4", "3:16"}}}},
+                    Spread{"replicas", {{{"", ""}}, {{"", ""}}}}),
+    [](const auto& test) { return test.param.name; });
 
 TEST_F(Swarm, OneExpertPerSliceIsBitIdentical) {
     for (int w = 0; w < 2; ++w) {
         std::vector<std::string> paths;
-        for (int e = w * 8; e < w * 8 + 8; ++e) paths.push_back(slice("", std::to_string(e) + ":" + std::to_string(e + 1)));
+        for (int e = w * 8; e < w * 8 + 8; ++e)
+            paths.push_back(slice("", std::to_string(e) + ":" + std::to_string(e + 1)));
         start_worker(paths);
     }
     expect_exact(verify(capitals_model(), backbone(), 16, long_prompt()), 16);
@@ -81,7 +85,8 @@ TEST_P(OtherTypes, AreBitIdenticalToo) {
     EXPECT_EQ(report["rows_local"], 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OtherTypes, testing::Values("F16", "Q8_0", "Q4_0", "Q5_K_M", "IQ4_NL", "Q2_K"), [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(All, OtherTypes, testing::Values("F16", "Q8_0", "Q4_0", "Q5_K_M", "IQ4_NL", "Q2_K"),
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace linkcpp::test

@@ -1,6 +1,7 @@
 // What users see when workers die, lie about what they hold, or are not there.
 
 #include "e2e/swarm.h"
+#include "moe/model_file.h"
 
 namespace linkcpp::test {
 namespace {
@@ -8,8 +9,21 @@ namespace {
 class Failing : public Swarm {
   protected:
     std::vector<std::string> generate(const std::string& model, int n_tokens) const {
-        return {program("linkcpp"), "generate", "-m", model, "-p", "The capital of France is", "-n", std::to_string(n_tokens), "--ignore-eos", "-t", "1",
-                "--workers", all_workers(), "--fallback", "none"};
+        return {program("linkcpp"),
+                "generate",
+                "-m",
+                model,
+                "-p",
+                "The capital of France is",
+                "-n",
+                std::to_string(n_tokens),
+                "--ignore-eos",
+                "-t",
+                "1",
+                "--workers",
+                all_workers(),
+                "--fallback",
+                "none"};
     }
     static size_t prompt_bytes() { return 40; }
 };
@@ -91,7 +105,8 @@ TEST_F(Failing, AWorkerThatIsRestartedIsUsedAgain) {
     Process decode(generate(sparse, 300));
     ASSERT_TRUE(decode.wait_for_output(prompt_bytes()));
     workers[0]->signal(SIGKILL);
-    workers[0] = std::make_unique<Process>(std::vector<std::string>{program("linkcpp-expert-worker"), "--serve", address, "--model", all});
+    workers[0] = std::make_unique<Process>(
+        std::vector<std::string>{program("linkcpp-expert-worker"), "--serve", address, "--model", all});
     const Finished done = decode.wait();
     EXPECT_EQ(done.exit_code, 0) << done.err;
     EXPECT_EQ(done.out, expected.out);
@@ -111,7 +126,10 @@ TEST_F(Failing, SlicesOfAnotherQuantisationAreRefusedWithTheReason) {
 TEST_F(Failing, SlicesOfTheSameShapeWithOneOtherByteAreRefused) {
     // The same model but for one bit of one expert: same name, same types, same shapes.
     Bytes bytes = read_file(capitals_model());
-    bytes[bytes.size() - 1000] ^= 1;
+    const auto model = moe::ModelFile::open(capitals_model());
+    ASSERT_TRUE(model.ok());
+    const moe::ExpertTensor& tensor = model->expert_tensors().back();
+    bytes[static_cast<size_t>(tensor.data.data() - model->file(0).bytes().data()) + 1000] ^= 1;
     const std::string other = folder / "other.gguf";
     write_file(other, bytes);
     start_worker({slice("", "", other)});

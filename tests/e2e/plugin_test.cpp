@@ -10,7 +10,9 @@ namespace {
 class Plugin : public Swarm {
   protected:
     Environment environment(const std::string& fallback = "none") {
-        return {{"GGML_BACKEND_PATH", program("libggml-linkcpp.so")}, {"LINKCPP_WORKERS", all_workers()}, {"LINKCPP_FALLBACK", fallback},
+        return {{"GGML_BACKEND_PATH", program("libggml-linkcpp.so")},
+                {"LINKCPP_WORKERS", all_workers()},
+                {"LINKCPP_FALLBACK", fallback},
                 {"LINKCPP_STATS", stats()}};
     }
     std::string stats() { return folder / "stats.jsonl"; }
@@ -18,9 +20,10 @@ class Plugin : public Swarm {
     static std::string complete(const std::string& model, const Environment& environment, int n_tokens = 48) {
         std::string longest;
         for (int i = 0; i < 3; ++i) {
-            const Finished done = run({program("llama-completion"), "-m", model, "-p", "The capital of France is", "-n", std::to_string(n_tokens), "--temp", "0",
-                                       "-no-cnv", "--no-display-prompt", "-t", "1", "-c", "256"},
-                                      environment);
+            const Finished done =
+                run({program("llama-completion"), "-m", model, "-p", "The capital of France is", "-n",
+                     std::to_string(n_tokens), "--temp", "0", "-no-cnv", "--no-display-prompt", "-t", "1", "-c", "256"},
+                    environment);
             EXPECT_EQ(done.exit_code, 0) << done.err;
             if (done.out.size() > longest.size()) longest = done.out;
         }
@@ -54,9 +57,11 @@ TEST_F(Plugin, LlamaCompletionPrintsTheSameTextFromTheFullAndTheSparseFile) {
 TEST_F(Plugin, LlamaPerplexityIsTheSame) {
     const std::string text = folder / "text.txt";
     std::string words;
-    for (int i = 0; i < 12; ++i) words += long_prompt()[1] + " ";
+    for (int i = 0; i < 12; ++i)
+        words += long_prompt()[1] + " ";
     write_file(text, {reinterpret_cast<const uint8_t*>(words.data()), words.size()});
-    const std::vector<std::string> command = {program("llama-perplexity"), "-m", capitals_model(), "-f", text, "-c", "128", "-b", "128", "-t", "1"};
+    const std::vector<std::string> command = {
+        program("llama-perplexity"), "-m", capitals_model(), "-f", text, "-c", "128", "-b", "128", "-t", "1"};
     const auto estimate = [](const Finished& done) {
         const std::string all = done.out + done.err;
         const size_t at = all.find("Final estimate: PPL = ");
@@ -73,7 +78,8 @@ TEST_F(Plugin, LlamaPerplexityIsTheSame) {
 TEST_F(Plugin, ASettingThatMakesNoSenseFailsTheDecodeWithTheReason) {
     Environment bad = environment();
     bad["LINKCPP_LAYERS"] = "4:2";
-    const Finished done = run({program("llama-completion"), "-m", capitals_model(), "-p", "x", "-n", "4", "-no-cnv", "-c", "64"}, bad);
+    const Finished done =
+        run({program("llama-completion"), "-m", capitals_model(), "-p", "x", "-n", "4", "-no-cnv", "-c", "64"}, bad);
     EXPECT_NE(done.exit_code, 0);
     EXPECT_NE(done.err.find("LINKCPP_LAYERS"), std::string::npos) << done.err;
 }

@@ -13,7 +13,8 @@ namespace linkcpp::test {
 class Swarm : public testing::Test {
   protected:
     /// Cuts a slice of `model`; "" layers or experts = all.
-    std::string slice(const std::string& layers, const std::string& experts, const std::string& model = capitals_model()) {
+    std::string slice(const std::string& layers, const std::string& experts,
+                      const std::string& model = capitals_model()) {
         const std::string path = folder / ("slice" + std::to_string(n_slices++) + ".gguf");
         std::vector<std::string> command = {program("linkcpp"), "slice", model, "-o", path};
         if (!layers.empty()) command.insert(command.end(), {"--layers", layers});
@@ -30,8 +31,10 @@ class Swarm : public testing::Test {
     }
     /// Starts a worker for some slices and returns its address.
     std::string start_worker(const std::vector<std::string>& slices) {
-        std::vector<std::string> command = {program("linkcpp-expert-worker"), "--serve", "127.0.0.1:0", "--threads", "1"};
-        for (const std::string& path : slices) command.insert(command.end(), {"--model", path});
+        std::vector<std::string> command = {program("linkcpp-expert-worker"), "--serve", "127.0.0.1:0", "--threads",
+                                            "1"};
+        for (const std::string& path : slices)
+            command.insert(command.end(), {"--model", path});
         workers.push_back(std::make_unique<Process>(command));
         const auto address = workers.back()->wait_for_line("serving on ");
         if (!address) ADD_FAILURE() << "the worker did not start: " << workers.back()->wait().err;
@@ -40,12 +43,16 @@ class Swarm : public testing::Test {
     }
     std::string all_workers() const {
         std::string list;
-        for (const std::string& address : addresses) list += (list.empty() ? "" : ",") + address;
+        for (const std::string& address : addresses)
+            list += (list.empty() ? "" : ",") + address;
         return list;
     }
     /// `linkcpp verify --json`; the exit code is in "exit_code".
-    nlohmann::json verify(const std::string& model, const std::string& sparse, int n_tokens, std::vector<std::string> more = {}) {
-        std::vector<std::string> command = {program("linkcpp"), "verify", "-m", model, "--workers", all_workers(), "-n", std::to_string(n_tokens), "-t", "1", "--json"};
+    nlohmann::json verify(const std::string& model, const std::string& sparse, int n_tokens,
+                          std::vector<std::string> more = {}) {
+        std::vector<std::string> command = {
+            program("linkcpp"),       "verify", "-m", model,   "--workers", all_workers(), "-n",
+            std::to_string(n_tokens), "-t",     "1",  "--json"};
         if (!sparse.empty()) command.insert(command.end(), {"--backbone", sparse, "--fallback", "none"});
         command.insert(command.end(), more.begin(), more.end());
         const Finished done = run(command);
@@ -64,8 +71,10 @@ class Swarm : public testing::Test {
 
     /// 71 tokens or so: more than one tile of rows, every expert busy.
     static std::vector<std::string> long_prompt() {
-        return {"-p", "The capital of France is Paris. France is a country in Western Europe. It borders Andorra, Belgium, Germany, Italy, Luxembourg, Monaco, "
-                      "Spain and Switzerland. The capital of Italy is Rome. The capital of Japan is Tokyo. The capital of Kenya is"};
+        return {"-p", "The capital of France is Paris. France is a country in Western Europe. It borders Andorra, "
+                      "Belgium, Germany, Italy, Luxembourg, Monaco, "
+                      "Spain and Switzerland. The capital of Italy is Rome. The capital of Japan is Tokyo. The capital "
+                      "of Kenya is"};
     }
 
     TempFolder folder;

@@ -121,6 +121,42 @@ TEST_F(Tcp, close_with_flush_sends_everything_first) {
     EXPECT_EQ(status.code(), Code::unavailable) << status.message();
 }
 
+TEST_F(Tcp, flush_waits_for_a_slow_reader_before_a_process_may_end) {
+    // The receiver sends all the time, so that a hard end of the sender would reset the connection.
+    auto sender = std::make_unique<TcpNetwork>();
+    std::atomic<size_t> n_received = 0;
+    std::atomic<bool> closed = false;
+    const Address address = listen([&](std::unique_ptr<Link> link) {
+        Link* raw = link.get();
+        raw->on_bytes = [&, raw](ByteSpan bytes) {
+            std::this_thread::sleep_for(5ms);
+            n_received += bytes.size();
+            raw->send(Bytes(100));
+        };
+        raw->on_closed = [&](const Status&) { closed = true; };
+        links.push_back(std::move(link));
+    });
+    std::atomic<bool> sent = false;
+    run_on(sender->loop(), [&] {
+        sender->connect(address, 5s, [&](Result<std::unique_ptr<Link>> link) {
+            ASSERT_TRUE(link.ok());
+            (*link)->send(Bytes(10 << 20));
+            (*link)->close(true);
+            sent = true;
+        });
+    });
+    ASSERT_TRUE(wait_for([&] { return sent.load(); }));
+    // Not before the reader is done: it holds its end open until it has read the last byte.
+    std::thread end_reader([&] {
+        wait_for([&] { return closed.load(); });
+        on_loop([&] { links.clear(); });
+    });
+    EXPECT_TRUE(sender->flush(20s));
+    sender.reset();
+    end_reader.join();
+    EXPECT_EQ(n_received, 10u << 20);
+}
+
 TEST_F(Tcp, destroying_a_link_closes_it) {
     std::atomic<bool> closed = false;
     const Address address = listen([&](std::unique_ptr<Link> link) {

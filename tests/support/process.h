@@ -34,10 +34,13 @@ class Process {
             setpgid(0, 0);
             dup2(out[1], STDOUT_FILENO);
             dup2(err[1], STDERR_FILENO);
-            for (int fd : {out[0], out[1], err[0], err[1]}) close(fd);
-            for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+            for (int fd : {out[0], out[1], err[0], err[1]})
+                close(fd);
+            for (const auto& [name, value] : environment)
+                setenv(name.c_str(), value.c_str(), 1);
             std::vector<char*> argv;
-            for (std::string& argument : arguments) argv.push_back(argument.data());
+            for (std::string& argument : arguments)
+                argv.push_back(argument.data());
             argv.push_back(nullptr);
             execv(argv[0], argv.data());
             _exit(127);
@@ -70,7 +73,8 @@ class Process {
 
     /// The rest of the first line of standard output (or error) that begins with `prefix`; nullopt when the output ends
     /// without one, or none came within `limit`.
-    std::optional<std::string> wait_for_line(const std::string& prefix, std::chrono::seconds limit = std::chrono::seconds(60)) {
+    std::optional<std::string> wait_for_line(const std::string& prefix,
+                                             std::chrono::seconds limit = std::chrono::seconds(60)) {
         const auto end = std::chrono::steady_clock::now() + limit;
         std::unique_lock lock(mutex_);
         for (;;) {
@@ -78,7 +82,8 @@ class Process {
                 const std::string all = "\n" + *text;
                 const size_t line = all.find("\n" + prefix);
                 const size_t line_end = line == std::string::npos ? line : all.find('\n', line + 1);
-                if (line_end != std::string::npos) return all.substr(line + 1 + prefix.size(), line_end - line - 1 - prefix.size());
+                if (line_end != std::string::npos)
+                    return all.substr(line + 1 + prefix.size(), line_end - line - 1 - prefix.size());
             }
             if (n_closed_ == 2 || changed_.wait_until(lock, end) == std::cv_status::timeout) return std::nullopt;
         }
