@@ -19,9 +19,9 @@ using ErrorCode = boost::system::error_code;
 /// What the connections of one network share. The read buffer can be shared because only one read runs at a time, and
 /// it makes a connection that sends nothing cost next to nothing.
 struct TcpShared {
-    asio::io_context io{1};
     std::array<uint8_t, 256 * 1024> read_buffer;
-    size_t n_closing = 0;  ///< connections that were closed with flush and are not gone yet
+    size_t n_closing = 0;    ///< connections that were closed with flush and are not gone yet
+    asio::io_context io{1};  ///< last: connections that it still holds end with it
 };
 
 class TcpLink;
