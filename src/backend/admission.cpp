@@ -74,7 +74,7 @@ void Admission::admit(const std::string& worker, const wire::Welcome& welcome,
 
 Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, const wire::Welcome& welcome) const {
     if (welcome.slices.empty()) return {Code::mismatch, "it holds no slices"};
-    const bool same_class = welcome.numeric_class == numeric_class_;
+    const bool same_class = !numeric_class_.empty() && welcome.numeric_class == numeric_class_;
     std::vector<dispatch::Canary> all;
     for (const wire::SliceOffer& offer : welcome.slices) {
         const std::string what = fmt::format("its slice of layers {}:{}, experts {}:{}", offer.layer_begin,

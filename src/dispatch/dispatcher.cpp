@@ -83,6 +83,10 @@ void Dispatcher::start(const ExpertJob& job, Done done) {
     keep_ticking();
 }
 
+bool Dispatcher::is_same_class(const Peer& peer) const {
+    return !settings_.numeric_class.empty() && peer.numeric_class() == settings_.numeric_class;
+}
+
 std::vector<Holder> Dispatcher::candidates(uint32_t layer) const {
     std::vector<Holder> holders;
     for (uint32_t p = 0; p < peers_.size(); ++p) {
@@ -91,8 +95,7 @@ std::vector<Holder> Dispatcher::candidates(uint32_t layer) const {
         for (uint32_t o = 0; o < peer.offers().size(); ++o) {
             const wire::SliceOffer& offer = peer.offers()[o];
             if (layer < offer.layer_begin || layer >= offer.layer_end) continue;
-            holders.push_back({p, o, offer.expert_begin, offer.expert_end,
-                               peer.numeric_class() == settings_.numeric_class, peer.expected()});
+            holders.push_back({p, o, offer.expert_begin, offer.expert_end, is_same_class(peer), peer.expected()});
         }
     }
     return holders;

@@ -74,6 +74,7 @@ class Dispatcher final : private PeerObserver {
     void send_part(uint64_t id, Running& running, uint32_t peer, uint32_t offer, std::vector<uint32_t> pairs);
     void finish(uint64_t id, Status status);
     Status nobody_holds(const Running& running) const;
+    bool is_same_class(const Peer& peer) const;
     std::vector<Holder> candidates(uint32_t layer) const;
     bool settled() const;
     void keep_ticking();

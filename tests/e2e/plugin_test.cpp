@@ -2,7 +2,9 @@
 
 #include "e2e/swarm.h"
 
+#include <arpa/inet.h>
 #include <fstream>
+#include <sys/socket.h>
 
 namespace linkcpp::test {
 namespace {
@@ -73,6 +75,53 @@ TEST_F(Plugin, LlamaPerplexityIsTheSame) {
     start_worker({slice("", "11:16")});
     EXPECT_EQ(estimate(run(command, environment())), expected);
     EXPECT_EQ(rows_remote_and_local().second, 0u);
+}
+
+/// A free port of loopback, as good as nobody else takes it before the server does.
+std::string free_port() {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+    close(fd);
+    return std::to_string(ntohs(address.sin_port));
+}
+
+TEST_F(Plugin, LlamaServerAnswersAnErrorWhenAHolderDiesAndLives) {
+    const std::string first = slice("", "0:8"), second = slice("", "8:16");
+    start_worker({first});
+    const std::string address = start_worker({second});
+    const std::string url = "http://127.0.0.1:" + free_port();
+    Process server({program("llama-server"), "-m", backbone(), "--host", "127.0.0.1", "--port",
+                    url.substr(url.rfind(':') + 1), "-c", "512", "-np", "2", "-t", "1"},
+                   environment());
+    const Finished up =
+        run({"/usr/bin/curl", "-sf", "--retry", "60", "--retry-delay", "1", "--retry-all-errors", url + "/health"});
+    ASSERT_EQ(up.exit_code, 0) << "the server did not start";
+    const auto ask = [&] {
+        // The status code stands on the last line.
+        return run({"/usr/bin/curl", "-s", "-w", "\n%{http_code}", "-m", "60", url + "/completion", "-d",
+                    R"({"prompt": "The capital of France is", "n_predict": 16, "temperature": 0, "cache_prompt": false})"})
+            .out;
+    };
+    const std::string before = ask();
+    EXPECT_TRUE(before.ends_with("\n200")) << before;
+    EXPECT_NE(before.find("Paris"), std::string::npos) << before;
+
+    workers[1]->signal(SIGKILL);
+    workers[1]->wait();
+    const std::string without = ask();
+    EXPECT_TRUE(without.ends_with("\n500")) << without;
+
+    workers[1] = std::make_unique<Process>(
+        std::vector<std::string>{program("linkcpp-expert-worker"), "--serve", address, "--model", second});
+    ASSERT_TRUE(workers[1]->wait_for_line("serving on "));
+    const std::string after = ask();
+    EXPECT_TRUE(after.ends_with("\n200")) << after;
+    EXPECT_NE(after.find("Paris"), std::string::npos) << after;
 }
 
 TEST_F(Plugin, ASettingThatMakesNoSenseFailsTheDecodeWithTheReason) {

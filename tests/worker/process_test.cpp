@@ -128,7 +128,7 @@ TEST_F(WorkerProcess, computes_what_the_engine_computes) {
     auto engine = moe::Engine::load(*device, file->tensors());
     ASSERT_TRUE(engine.ok());
 
-    Process process(command({"--model", path}));
+    Process process(command({"--model", path, "--threads", "1"}));
     Backbone one(port_of(process)), other(port_of(process));
     EXPECT_EQ(one.end.welcome->numeric_class, (*device)->numeric_class());
     ASSERT_EQ(one.end.welcome->slices.size(), 1u);

@@ -1,0 +1,152 @@
+// The engine: the same rows however they are handed over, padding of small slices, and refusals.
+
+#include "moe/engine.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+#include <list>
+#include <random>
+
+namespace linkcpp::moe {
+namespace {
+
+constexpr int type_f32 = 0;
+
+class EngineTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        auto opened = Device::open("", 2);
+        ASSERT_TRUE(opened.ok()) << opened.status().message();
+        device = *opened;
+    }
+    ExpertTensor tensor(Matrix matrix, int64_t n_in, int64_t n_out, int n_expert) {
+        auto& values = data.emplace_back(static_cast<size_t>(n_in * n_out * n_expert));
+        for (float& value : values)
+            value = normal(random);
+        ExpertTensor tensor;
+        tensor.name = {5, {matrix, Role::weight}};
+        tensor.type = type_f32;
+        tensor.ne = {n_in, n_out};
+        tensor.slab_bytes = static_cast<uint64_t>(n_in * n_out) * sizeof(float);
+        tensor.data = as_bytes(std::span<const float>(values));
+        return tensor;
+    }
+    std::unique_ptr<Engine> engine(const std::vector<ExpertTensor>& tensors) {
+        auto loaded = Engine::load(device, tensors);
+        EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+        return std::move(*loaded);
+    }
+
+    std::shared_ptr<Device> device;
+    std::list<std::vector<float>> data;
+    std::minstd_rand random{3};
+    std::normal_distribution<float> normal;
+    const Program up{false, {{Op::matmul, Matrix::up, 0, 0, {0, 0}}}};
+};
+
+TEST_F(EngineTest, ComputesWhatAPlainLoopComputes) {
+    const ExpertTensor w = tensor(Matrix::up, 32, 8, 4);
+    auto loaded = engine({w});
+    std::vector<float> x(3 * 32);
+    for (float& value : x)
+        value = normal(random);
+    const std::vector<uint32_t> row = {2, 0, 1, 2}, expert = {3, 0, 3, 1};
+    std::vector<float> y(4 * 8);
+    ASSERT_TRUE(loaded->compute(5, up, x, row, expert, y).ok());
+    for (size_t p = 0; p < 4; ++p) {
+        for (size_t o = 0; o < 8; ++o) {
+            double sum = 0;
+            for (size_t i = 0; i < 32; ++i)
+                sum += static_cast<double>(data.front()[expert[p] * 256 + o * 32 + i]) * x[row[p] * 32 + i];
+            EXPECT_NEAR(y[p * 8 + o], sum, 1e-4);
+        }
+    }
+}
+
+TEST_F(EngineTest, RowsDoNotDependOnHowTheyAreGrouped) {
+    auto loaded = engine({tensor(Matrix::up, 64, 16, 6)});
+    std::vector<float> x(5 * 64);
+    for (float& value : x)
+        value = normal(random);
+    std::vector<uint32_t> row, expert;  // two experts for each of five rows: the form that goes to ggml as it is
+    for (uint32_t t = 0; t < 5; ++t) {
+        for (uint32_t s = 0; s < 2; ++s) {
+            row.push_back(t);
+            expert.push_back((t + 3 * s) % 6);
+        }
+    }
+    std::vector<float> together(10 * 16);
+    ASSERT_TRUE(loaded->compute(5, up, x, row, expert, together).ok());
+    for (size_t p = 0; p < 10; ++p) {
+        std::vector<float> alone(16);
+        const std::vector<uint32_t> one_row = {row[p]}, one_expert = {expert[p]};
+        ASSERT_TRUE(loaded->compute(5, up, x, one_row, one_expert, alone).ok());
+        EXPECT_EQ(std::memcmp(alone.data(), together.data() + p * 16, 16 * sizeof(float)), 0) << p;
+    }
+}
+
+TEST_F(EngineTest, ASliceOfOneExpertHoldsOneExpert) {
+    auto loaded = engine({tensor(Matrix::up, 32, 8, 1)});
+    EXPECT_EQ(loaded->n_expert(), 1) << "the padding is not an expert";
+    std::vector<float> x(32), y(8);
+    const std::vector<uint32_t> row = {0}, second = {1};
+    EXPECT_EQ(loaded->compute(5, up, x, row, second, y).code(), Code::invalid_argument);
+}
+
+TEST_F(EngineTest, RefusesWhatDoesNotFit) {
+    auto loaded = engine({tensor(Matrix::up, 32, 8, 4)});
+    std::vector<float> x(32), y(8);
+    const std::vector<uint32_t> zero = {0}, one = {1}, nine = {9};
+    EXPECT_EQ(loaded->compute(6, up, x, zero, zero, y).code(), Code::not_found) << "another layer";
+    EXPECT_EQ(loaded->compute(5, up, x, one, zero, y).code(), Code::invalid_argument) << "a row that is not there";
+    EXPECT_EQ(loaded->compute(5, up, x, zero, nine, y).code(), Code::invalid_argument) << "an expert that is not there";
+    EXPECT_EQ(loaded->compute(5, up, std::span(x).first(31), zero, zero, y).code(), Code::invalid_argument);
+    EXPECT_EQ(loaded->compute(5, up, x, zero, zero, std::span(y).first(7)).code(), Code::invalid_argument);
+    EXPECT_EQ(loaded->compute(5, up, x, {}, {}, {}).code(), Code::invalid_argument) << "no pairs";
+}
+
+TEST_F(EngineTest, ATensorWhoseBytesDoNotFitItsShapeIsCorrupt) {
+    ExpertTensor w = tensor(Matrix::up, 32, 8, 4);
+    w.data = w.data.first(w.data.size() - 1);
+    EXPECT_EQ(Engine::load(device, {w}).status().code(), Code::corrupt);
+    w = tensor(Matrix::up, 32, 8, 4);
+    w.type = 999;
+    EXPECT_EQ(Engine::load(device, {w}).status().code(), Code::unsupported);
+    EXPECT_EQ(Engine::load(device, {}).status().code(), Code::invalid_argument);
+}
+
+TEST_F(EngineTest, SaysHowMuchMemoryItWillTake) {
+    const std::vector<ExpertTensor> tensors = {tensor(Matrix::up, 64, 32, 8), tensor(Matrix::down, 32, 64, 8)};
+    const auto needed = Engine::bytes_needed(*device, tensors);
+    ASSERT_TRUE(needed.ok());
+    EXPECT_GE(*needed, engine(tensors)->bytes());
+    EXPECT_LT(*needed, 2u * 64 * 32 * 8 * sizeof(float) * 2);
+}
+
+TEST_F(EngineTest, AnUnknownDeviceIsNamedWithThoseThatAreThere) {
+    const auto opened = Device::open("TPU9", 1);
+    ASSERT_FALSE(opened.ok());
+    EXPECT_NE(opened.status().message().find("TPU9"), std::string::npos);
+    EXPECT_NE(opened.status().message().find("CPU"), std::string::npos);
+}
+
+TEST(WeightedSums, OneRoundingPerOperationInPairOrder) {
+    // Chosen so that another order, or a fused multiply-add, gives another float.
+    const std::vector<float> y = {1e8f, 1.0f, -1e8f, 3.0f}, weight = {0.3f, 0.7f, 0.3f, 0.1f};
+    const std::vector<uint32_t> group = {0, 0, 0, 1};
+    std::vector<float> out(2);
+    weighted_sums(y, weight, group, 1, out);
+    volatile float a = y[0] * weight[0], b = y[1] * weight[1], c = y[2] * weight[2];
+    volatile float sum = a + b;
+    sum = sum + c;
+    EXPECT_EQ(out[0], sum);
+    EXPECT_EQ(out[1], 3.0f * 0.1f);
+    weighted_sums(y, {}, group, 1, out);
+    volatile float plain = y[0] + y[1];
+    plain = plain + y[2];
+    EXPECT_EQ(out[0], plain);
+    EXPECT_EQ(out[1], 3.0f);
+}
+
+}  // namespace
+}  // namespace linkcpp::moe
