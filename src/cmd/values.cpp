@@ -47,10 +47,11 @@ Result<uint64_t> parse_size(const std::string& text) {
         unit.resize(unit.size() - 2);
     else if (unit.ends_with("b"))
         unit.resize(unit.size() - 1);
-    const size_t power = unit.empty() ? 0 : std::string("kmgt").find(unit) + 1;
+    const size_t letter = std::string("kmgt").find(unit);
+    const size_t power = unit.empty() ? 0 : letter + 1;
     const double scale = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power));
-    if (error != std::errc() || unit.size() > 1 || power > 4 || (binary && power == 0) || !(value >= 0) ||
-        value * scale > 9e18) {
+    if (error != std::errc() || unit.size() > 1 || letter == std::string::npos || (binary && power == 0) ||
+        !(value >= 0) || value * scale > 9e18) {
         return {Code::invalid_argument, "'" + text + "' is not a size; write 512M, 2G, 1.5GB or a number of bytes"};
     }
     return static_cast<uint64_t>(value * scale);
