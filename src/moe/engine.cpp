@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <list>
+#include <optional>
+#include <utility>
 
 namespace linkcpp::moe {
 
@@ -47,13 +49,19 @@ class GraphCache {
     uint64_t bytes_ = 0;
 };
 
-/// How the pairs lie: `used` pairs per activation row, in order? Then the rows go to ggml as they are. Anything else is
-/// flattened to one activation row per pair. Both give the same bits; the first copies and quantises less.
-std::optional<RowShape> regular_shape(std::span<const uint32_t> x_row, size_t n_x) {
+/// How the pairs lie: `used` pairs of different experts per activation row, in order? Then the rows go to ggml as they
+/// are. Anything else is flattened to one activation row per pair. Both give the same bits; the first copies and
+/// quantises less. "Different experts" is not for speed: ggml's repacked kernels have room for an expert once per row,
+/// and write beyond it when it comes twice.
+std::optional<RowShape> regular_shape(std::span<const uint32_t> x_row, std::span<const uint32_t> expert, size_t n_x,
+                                      size_t n_expert) {
     if (n_x == 0 || x_row.size() % n_x != 0) return std::nullopt;
     const size_t used = x_row.size() / n_x;
+    if (used > n_expert) return std::nullopt;
+    std::vector<size_t> last_row(n_expert, SIZE_MAX);
     for (size_t p = 0; p < x_row.size(); ++p) {
-        if (x_row[p] != p / used) return std::nullopt;
+        const size_t row = p / used;
+        if (x_row[p] != row || std::exchange(last_row[expert[p]], row) == row) return std::nullopt;
     }
     return RowShape{static_cast<int64_t>(used), static_cast<int64_t>(n_x)};
 }
@@ -106,7 +114,7 @@ Status GgmlEngine::compute(int layer, const Program& program, std::span<const fl
     }
 
     const std::lock_guard turn(device_->turn());
-    auto shape = regular_shape(x_row, n_x);
+    auto shape = regular_shape(x_row, expert, n_x, static_cast<size_t>(n_expert()));
     if (!shape) {
         shape = RowShape{1, static_cast<int64_t>(x_row.size())};
         flat_x_.resize(x_row.size() * n_in);

@@ -2,6 +2,8 @@
 
 #include "moe/engine.h"
 
+#include "moe/model_file.h"
+
 #include <cstring>
 #include <gtest/gtest.h>
 #include <list>
@@ -82,6 +84,28 @@ TEST_F(EngineTest, RowsDoNotDependOnHowTheyAreGrouped) {
         const std::vector<uint32_t> one_row = {row[p]}, one_expert = {expert[p]};
         ASSERT_TRUE(loaded->compute(5, up, x, one_row, one_expert, alone).ok());
         EXPECT_EQ(std::memcmp(alone.data(), together.data() + p * 16, 16 * sizeof(float)), 0) << p;
+    }
+}
+
+/// A peer may ask for one expert many times for one row. ggml's repacked kernels have no room for that.
+TEST_F(EngineTest, AnExpertAskedForManyTimesForOneRowIsComputedEachTime) {
+    auto model = ModelFile::open(LINKCPP_SOURCE_DIR "/models/capitals-moe-qwen35moe-Q4_K_M.gguf");
+    ASSERT_TRUE(model.ok());
+    std::vector<ExpertTensor> layer;
+    for (const ExpertTensor* tensor : model->layers()[1].tensors)
+        layer.push_back(*tensor);
+    auto loaded = engine(layer);
+    std::vector<float> x(256), alone(256);
+    for (float& value : x)
+        value = normal(random);
+    const std::vector<uint32_t> zero = {0}, seven = {7};
+    ASSERT_TRUE(loaded->compute(1, up, x, zero, seven, alone).ok());
+    for (const size_t n : {2u, 3u, 16u, 17u, 512u, 4000u}) {
+        const std::vector<uint32_t> rows(n, 0), experts(n, 7);
+        std::vector<float> y(n * 256);
+        ASSERT_TRUE(loaded->compute(1, up, x, rows, experts, y).ok());
+        for (size_t p = 0; p < n; ++p)
+            ASSERT_EQ(std::memcmp(y.data() + p * 256, alone.data(), 256 * sizeof(float)), 0) << p << " of " << n;
     }
 }
 
