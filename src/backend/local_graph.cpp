@@ -28,6 +28,7 @@ Result<const moe::LayerWeights*> Model::whole_layer(int layer) {
 
 Status Model::compute_locally(const ggml_cgraph* graph, int begin, int end) {
     std::call_once(prepared_, [this] { prepare(); });
+    LINKCPP_TRY(unusable_);
     auto device = local_device();
     if (!device.ok()) return device.status();
     const auto n_nodes = static_cast<size_t>(end - begin);

@@ -27,12 +27,31 @@ void Model::tensor_loaded(const ggml_tensor* tensor, ByteSpan data) {
     source_.loaded(shape, n_expert, data);
 }
 
+Status Model::check_configuration() const {
+    const Config& config = Runtime::get().config();
+    if (config.fallback == Fallback::local && !fallback_) {
+        return {Code::invalid_argument,
+                "local experts are asked for, but there are none: " + source_.no_weights_reason()};
+    }
+    if (!source_.is_sparse()) return {};
+    // The loader left the other layers to the CPU, which would take their holes for weights.
+    for (const auto& [layer, n_expert] : source_.layers()) {
+        if (layer < config.layer_begin || layer >= config.layer_end) {
+            return {
+                Code::invalid_argument,
+                fmt::format("layer {} is outside the layers that may go remote ({}:{}), but the model is a backbone "
+                            "file without experts; use the full model, or let all layers go remote",
+                            layer, config.layer_begin, config.layer_end)};
+        }
+    }
+    return {};
+}
+
 void Model::prepare() {
     const Config& config = Runtime::get().config();
     source_.seal(config.model_path);
     fallback_ = config.fallback != Fallback::none && source_.has_weights();
-    if (config.fallback == Fallback::local && !fallback_)
-        log_error("there are no local experts to fall back to: {}", source_.no_weights_reason());
+    unusable_ = check_configuration();
 
     std::string numeric_class;
     if (auto device = local_device(); device.ok()) {
@@ -47,6 +66,7 @@ void Model::prepare() {
     settings.numeric_class = numeric_class;
     settings.split = config.split;
     network_ = Runtime::get().network();
+    if (!unusable_.ok()) return;
     admission_ = std::make_unique<Admission>(source_, local_.get(), numeric_class);
     dispatcher_ =
         std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), config.workers, admission_.get());
@@ -101,6 +121,7 @@ void Model::announce() {
 
 Status Model::compute(const Region& region) {
     std::call_once(prepared_, [this] { prepare(); });
+    LINKCPP_TRY(unusable_);
     const Instant begin = network_->loop().now();
 
     moe::LayerShapes shapes;

@@ -30,6 +30,8 @@ class Model {
 
   private:
     void prepare();
+    /// What makes every decode of this model wrong, or impossible as configured.
+    Status check_configuration() const;
     void announce();
     Status compute_missing(const dispatch::ExpertJob& job, const moe::Program& program, dispatch::JobResult& result,
                            uint32_t& n_local);
@@ -38,6 +40,7 @@ class Model {
 
     std::once_flag prepared_;
     ModelSource source_;
+    Status unusable_;        // not ok: no decode may go on with this model
     bool fallback_ = false;  // local experts may be computed
     std::shared_ptr<net::TcpNetwork> network_;
     std::unique_ptr<LocalExperts> local_;

@@ -25,6 +25,8 @@ class ModelSource {
 
     /// True when the bytes of experts can be read here.
     bool has_weights() const { return file_.has_value() && !file_->info().sparse; }
+    /// True when the loaded file is a backbone file: where experts should be there are holes.
+    bool is_sparse() const { return marker_fingerprint_.has_value(); }
     /// Why not, for messages.
     const std::string& no_weights_reason() const { return no_weights_; }
 

@@ -190,7 +190,7 @@ void print_summary(const Options& options, const Answer& answer) {
 }
 
 Status prepare(const Options& options) {
-    LINKCPP_TRY(check_model(options.compute.model, options.swarm.wanted()));
+    LINKCPP_TRY(check_model(options.compute.model, &options.swarm));
     backend::Config config = backend_config(options.swarm, options.compute.threads());
     if (!options.stats.empty()) {
         auto file = StatsFile::open(options.stats);

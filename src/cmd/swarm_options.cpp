@@ -102,12 +102,24 @@ Status prepare_backends(const SwarmOptions& options, backend::Config config) {
     return {};
 }
 
-Status check_model(const std::string& path, bool with_workers) {
+Status check_model(const std::string& path, const SwarmOptions* swarm) {
     const auto model = moe::ModelFile::open(path);
     if (!model.ok()) return model.status();
-    if (!model->info().sparse || with_workers) return {};
-    return {Code::invalid_argument,
-            path + " is a backbone file: its experts are elsewhere. Name the workers that have them with --workers"};
+    if (!model->info().sparse) return {};
+    if (swarm == nullptr || !swarm->wanted()) {
+        return {Code::invalid_argument,
+                path +
+                    " is a backbone file: its experts are elsewhere. Name the workers that have them with --workers"};
+    }
+    if (swarm->layers.empty()) return {};
+    const auto [begin, end] = *parse_range(swarm->layers, INT32_MAX);
+    for (const moe::ModelLayer& layer : model->layers()) {
+        if (layer.n_expert == 0 || (layer.layer >= begin && layer.layer < end)) continue;
+        return {Code::invalid_argument, path + " is a backbone file: it has no experts for layer " +
+                                            std::to_string(layer.layer) +
+                                            ", which is not in --layers. Use the full model, or leave --layers out"};
+    }
+    return {};
 }
 
 nlohmann::ordered_json totals_json(const backend::Totals& totals) {

@@ -27,8 +27,9 @@ backend::Config backend_config(const SwarmOptions& options, int n_threads);
 /// plugin of ours is in this process already), unavailable (no backend at all).
 Status prepare_backends(const SwarmOptions& options, backend::Config config);
 
-/// A backbone file without its experts computes nonsense where nobody else has them: an error (invalid_argument).
-Status check_model(const std::string& path, bool with_workers);
+/// A backbone file without its experts computes nonsense in layers that do not go to workers: an error
+/// (invalid_argument). `swarm` is null for a run without workers.
+Status check_model(const std::string& path, const SwarmOptions* swarm);
 
 /// What all layers of a run add up to, for statistics.
 nlohmann::ordered_json totals_json(const backend::Totals& totals);

@@ -51,7 +51,7 @@ Result<Verification> verify(const Options& options, const std::atomic<bool>& sto
     TraceOptions local = options.trace, swarm = options.trace;
     local.swarm = {};
     if (!options.backbone.empty()) swarm.compute.model = options.backbone;
-    LINKCPP_TRY(check_model(local.compute.model, false));
+    LINKCPP_TRY(check_model(local.compute.model, nullptr));
     auto reference = run_trace(local, "the local run", nullptr, stop);
     if (!reference.ok()) return reference.status();
     auto run = run_trace(swarm, "the run with workers", &reference->trace.tokens, stop);

@@ -160,5 +160,25 @@ TEST_F(Failing, ASparseModelIsNeverComputedWithItsHoles) {
     }
 }
 
+/// Layers that do not go to workers would be computed with the holes: never, with our program or a stock one.
+TEST_F(Failing, ASparseModelWithLayersThatStayHereIsRefused) {
+    start_worker({slice("", "")});
+    const std::string sparse = backbone();
+    for (const char* layers : {"1:3", "0:1", "90:91"}) {
+        auto command = generate(sparse, 8);
+        command.insert(command.end(), {"--layers", layers});
+        const Finished done = run(command);
+        EXPECT_EQ(done.exit_code, 1) << layers;
+        EXPECT_EQ(done.out, "") << layers;
+        EXPECT_NE(done.err.find("backbone file"), std::string::npos) << done.err;
+    }
+    const Finished stock = run({program("llama-completion"), "-m", sparse, "-p", "x", "-n", "4", "-no-cnv", "-c", "64"},
+                               {{"GGML_BACKEND_PATH", program("libggml-linkcpp.so")},
+                                {"LINKCPP_WORKERS", all_workers()},
+                                {"LINKCPP_LAYERS", "1:3"}});
+    EXPECT_NE(stock.exit_code, 0);
+    EXPECT_NE(stock.err.find("layer 0"), std::string::npos) << stock.err;
+}
+
 }  // namespace
 }  // namespace linkcpp::test
