@@ -69,6 +69,7 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t type, size_t size)
             log_error("{} bytes of address space cannot be reserved", size);
             return nullptr;
         }
+        Runtime::get().expert_tensors_seen = true;  // also when -ot put them here without asking supports_op
         context->base = base;
         context->size = size;
     }

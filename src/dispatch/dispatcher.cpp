@@ -87,11 +87,12 @@ bool Dispatcher::is_same_class(const Peer& peer) const {
     return !settings_.numeric_class.empty() && peer.numeric_class() == settings_.numeric_class;
 }
 
-std::vector<Holder> Dispatcher::candidates(uint32_t layer) const {
+std::vector<Holder> Dispatcher::candidates(const Running& running) const {
+    const uint32_t layer = running.job.layer;
     std::vector<Holder> holders;
     for (uint32_t p = 0; p < peers_.size(); ++p) {
         const Peer& peer = *peers_[p];
-        if (!peer.ready()) continue;
+        if (!peer.ready() || running.unable.contains(p) || running.busy.contains(p)) continue;
         for (uint32_t o = 0; o < peer.offers().size(); ++o) {
             const wire::SliceOffer& offer = peer.offers()[o];
             if (layer < offer.layer_begin || layer >= offer.layer_end) continue;
@@ -106,14 +107,19 @@ void Dispatcher::assign(uint64_t id) {
     if (found == jobs_.end()) return;
     Running& running = found->second;
     const ExpertJob& job = running.job;
-    if (running.attempt >= max_attempts) return finish(id, nobody_holds(running));
+    if (running.attempt >= max_attempts) {
+        if (!job.accept_missing) return finish(id, nobody_holds(running));
+        running.open.clear();  // they stay `missing`
+        if (running.parts == 0) finish(id, {});
+        return;
+    }
 
     std::vector<uint32_t> experts;
     for (uint32_t pair : running.open)
         experts.push_back(static_cast<uint32_t>(job.expert[pair]));
     std::sort(experts.begin(), experts.end());
     experts.erase(std::unique(experts.begin(), experts.end()), experts.end());
-    const std::vector<Holder> holders = candidates(job.layer);
+    const std::vector<Holder> holders = candidates(running);
     const std::vector<int> chosen = place(experts, holders);
 
     std::vector<std::vector<uint32_t>> share(holders.size());
@@ -132,6 +138,8 @@ void Dispatcher::assign(uint64_t id) {
     running.open = std::move(left);
     if (running.open.empty()) {
         running.stuck = false;
+    } else if (!std::exchange(running.busy, {}).empty()) {
+        assign_again(id, tick_interval);  // nobody else has them: a busy worker gets a moment, then it is asked again
     } else if (!running.stuck) {
         running.stuck = true;
         running.stuck_since = network_.loop().now();
@@ -188,17 +196,18 @@ void Dispatcher::request_failed(Peer& peer, uint64_t id, const Status& status) {
     running.open.insert(running.open.end(), part.plan.pairs.begin(), part.plan.pairs.end());
     std::sort(running.open.begin(), running.open.end());
     totals_.failovers += 1;
-    // Later, not now: the peer is in the middle of telling several requests, and its state has yet to settle. A peer that
-    // is only busy gets a moment before it is asked again.
-    const uint64_t job_id = part.job;
-    const auto again = [this, job_id, alive = alive_] {
-        if (*alive) assign(job_id);
-    };
-    if (peer.ready()) {
-        network_.loop().after(tick_interval, again);
-    } else {
-        network_.loop().post(again);
-    }
+    if (status.code() == Code::exhausted)
+        running.unable.insert(part.peer);
+    else if (peer.ready())
+        running.busy.insert(part.peer);
+    // Later, not now: the peer is in the middle of telling several requests, and its state has yet to settle.
+    assign_again(part.job, Duration::zero());
+}
+
+void Dispatcher::assign_again(uint64_t id, Duration delay) {
+    network_.loop().after(delay, [this, id, alive = alive_] {
+        if (*alive) assign(id);
+    });
 }
 
 void Dispatcher::peer_changed(Peer&) {
@@ -237,7 +246,9 @@ void Dispatcher::tick() {
     }
     for (uint64_t id : hopeless)
         finish(id, nobody_holds(jobs_.at(id)));
-    if (!jobs_.empty() || !waiting_for_settled_.empty()) keep_ticking();
+    const bool watched =
+        std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->needs_watching(); });
+    if (!jobs_.empty() || !waiting_for_settled_.empty() || watched) keep_ticking();
 }
 
 Status Dispatcher::nobody_holds(const Running& running) const {
@@ -258,7 +269,7 @@ Status Dispatcher::nobody_holds(const Running& running) const {
     if (why.empty() && !running.last_trouble.ok()) why = "; " + running.last_trouble.message();
     if (peers_.empty()) why = "; no workers are configured";
     return {Code::unavailable,
-            fmt::format("layer {}: no worker holds expert{} {} now, and there are no local weights{}",
+            fmt::format("layer {}: no worker computes expert{} {} now, and local weights are not used{}",
                         running.job.layer, experts.size() == 1 ? "" : "s", list, why)};
 }
 

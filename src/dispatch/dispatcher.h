@@ -11,6 +11,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <set>
 
 namespace linkcpp::dispatch {
 
@@ -65,7 +66,9 @@ class Dispatcher final : private PeerObserver {
         std::vector<uint32_t> open;  // pairs that nobody was asked for yet
         size_t parts = 0;            // requests under way
         uint16_t attempt = 0;
-        Instant stuck_since{};  // since when some pair has had no holder
+        std::set<uint32_t> unable;  // workers that cannot take this job: over their cap
+        std::set<uint32_t> busy;    // workers that refused just now; they are asked again if nobody else is left
+        Instant stuck_since{};      // since when some pair has had no holder
         bool stuck = false;
         Status last_trouble;
     };
@@ -75,7 +78,8 @@ class Dispatcher final : private PeerObserver {
     void finish(uint64_t id, Status status);
     Status nobody_holds(const Running& running) const;
     bool is_same_class(const Peer& peer) const;
-    std::vector<Holder> candidates(uint32_t layer) const;
+    std::vector<Holder> candidates(const Running& running) const;
+    void assign_again(uint64_t id, Duration delay);
     bool settled() const;
     void keep_ticking();
     void tick();

@@ -62,6 +62,7 @@ void Peer::connected(std::unique_ptr<net::Link> link) {
     hello.credit = settings_.result_credit;
     hello.build = settings_.build;
     hello.numeric_class = settings_.numeric_class;
+    hello_sent_ = network_.loop().now();
     link_->send(wire::encode(hello));
 }
 
@@ -111,6 +112,8 @@ void Peer::on_welcome(const wire::Welcome& welcome) {
     if (link_ == nullptr) return;
     network_.loop().cancel(timer_);
     welcome_ = welcome;
+    // The first thing known about this link: on a slow one 250 ms of silence mean nothing.
+    round_trips_.add(network_.loop().now() - hello_sent_);
     credit_ = wire::CreditWindow(welcome.credit);
     stats_.numeric_class = welcome.numeric_class;
     state_ = State::admission;

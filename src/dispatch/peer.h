@@ -70,8 +70,11 @@ class Peer final : private wire::SessionHandler {
 
     void send(PeerRequest request);
     /// The answer is not wanted any more.
-    void forget(uint64_t id) { pending_.erase(id); }
-    bool idle() const { return pending_.empty() && waiting_.empty(); }
+    void forget(uint64_t id);
+    /// Something is under way that tick() must watch: a request, or the admission's canaries.
+    bool needs_watching() const {
+        return link_ != nullptr && (!pending_.empty() || !waiting_.empty() || silent_ || state_ == State::admission);
+    }
     /// The worker sent something that is wrong beyond doubt: never use it again on this connection.
     void quarantine(const Status& reason);
 
@@ -96,6 +99,7 @@ class Peer final : private wire::SessionHandler {
     void finish(uint64_t id, Pending pending);
     uint32_t program_number(const PeerRequest& request);
     Duration stall_after() const;
+    Status stuck_request(Instant now) const;
 
     void on_welcome(const wire::Welcome& welcome) override;
     void on_result(const wire::FrameHeader& header, const wire::ResultTile& tile) override;
@@ -134,7 +138,9 @@ class Peer final : private wire::SessionHandler {
     std::deque<Canary> canaries_;
     uint64_t canary_id_ = UINT64_MAX;  // counts down; the owner's ids count up
     Instant last_heard_{}, last_ping_{};
-    uint64_t rows_done_ = 0;  // by the last PONG
+    Instant hello_sent_{};
+    Instant waiting_since_{};  // since when requests wait for credit while nothing is under way
+    uint64_t rows_done_ = 0;   // by the last PONG
     uint32_t rows_queued_ = 0;
     PeerStats stats_;
 };

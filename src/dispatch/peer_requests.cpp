@@ -9,9 +9,22 @@
 
 namespace linkcpp::dispatch {
 
+namespace {
+
+/// Small answers of ours that pile up at a worker that does not read.
+constexpr size_t max_unread = 1 << 20;
+
+}  // namespace
+
 void Peer::send(PeerRequest request) { transmit(std::move(request), nullptr); }
 
+void Peer::forget(uint64_t id) {
+    pending_.erase(id);
+    std::erase_if(waiting_, [id](const auto& entry) { return entry.first.id == id; });
+}
+
 void Peer::transmit(PeerRequest request, std::function<void(Result<std::vector<float>>)> canary) {
+    if (waiting_.empty()) waiting_since_ = network_.loop().now();
     waiting_.emplace_back(std::move(request), std::move(canary));
     flush_waiting();
 }
@@ -82,7 +95,11 @@ void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& ti
     // What the frame took is given back, whether it is still wanted or not.
     link_->send(wire::encode(wire::Credit{session_->payload_bytes()}));
     const auto found = pending_.find(header.request);
-    if (found == pending_.end()) return;  // late: its rows went elsewhere
+    if (found == pending_.end()) {  // late: its rows went elsewhere
+        if (link_->unsent() > max_unread)
+            lose({Code::corrupt, "it answers what nobody asked, and does not read"}, true);
+        return;
+    }
     Pending& pending = found->second;
     const PeerRequest& request = pending.request;
     if (header.attempt != request.attempt) return;
@@ -143,27 +160,33 @@ void Peer::on_refuse(const wire::FrameHeader& header, const wire::Refuse& refuse
 
 void Peer::on_credit(const wire::Credit& credit) {
     credit_.grant(credit.bytes);
+    waiting_since_ = network_.loop().now();
     flush_waiting();
 }
 
 void Peer::on_ping(const wire::Ping& ping) {
-    if (link_ != nullptr) link_->send(wire::encode(wire::Pong{ping.nonce, 0, 0, 255, 127}));
+    // With so much unsent the worker has other proof that we live.
+    if (link_ != nullptr && link_->unsent() <= max_unread)
+        link_->send(wire::encode(wire::Pong{ping.nonce, 0, 0, 255, 127}));
 }
 
 void Peer::on_pong(const wire::Pong& pong) {
-    if (pong.rows_done != rows_done_) {
+    if (pong.rows_done > rows_done_) {
         for (auto& [id, pending] : pending_)
             pending.progress = network_.loop().now();
     }
     rows_done_ = pong.rows_done;
-    rows_queued_ = pong.rows_queued;
+    rows_queued_ = std::min(pong.rows_queued, settings_.max_queued_pairs);
 }
 
 void Peer::on_goaway(const wire::GoAway& goaway) {
+    if (link_ == nullptr) return;
     const Status reason(Code::unavailable,
                         fmt::format("it is leaving ({}): {}", wire::refuse_code_name(goaway.reason), goaway.message));
     // What is under way is still answered; the connection ends when the worker closes it.
-    if (state_ != State::ready) return lose(reason, goaway.reason != wire::RefuseCode::draining);
+    const bool comes_back = goaway.reason == wire::RefuseCode::draining || goaway.reason == wire::RefuseCode::busy ||
+                            goaway.reason == wire::RefuseCode::no_time_left;
+    if (state_ != State::ready || !comes_back) return lose(reason, !comes_back);
     draining_ = true;
     trouble_ = reason;
     log_info("worker {}: {}", address_.str(), reason.message());
@@ -173,33 +196,39 @@ void Peer::on_goaway(const wire::GoAway& goaway) {
 Duration Peer::stall_after() const { return std::max(settings_.stall_min, 2 * round_trips_.quantile(0.99)); }
 
 void Peer::tick() {
-    if (link_ == nullptr || (pending_.empty() && !silent_)) return;
+    if (!needs_watching()) return;
     const Instant now = network_.loop().now();
+    if (pending_.empty() && !silent_) {  // nothing was asked, so silence means nothing: but something may be missing
+        if (!waiting_.empty() && now - waiting_since_ > settings_.compute_min)
+            lose({Code::timeout, "it takes no requests: no credit comes back from it"}, true);
+        return;
+    }
     const Duration silence = now - last_heard_;
     if (silence > settings_.give_up_silent) return lose({Code::timeout, "it has gone silent"}, false);
     if (silence > stall_after() / 3 && now - last_ping_ > stall_after() / 3) {
         last_ping_ = now;
         link_->send(wire::encode(wire::Ping{static_cast<uint64_t>(now.count())}));
     }
-    if (silence > stall_after()) {
+    // In admission nobody waits for rows, so there is nothing to take elsewhere: the connection lives or ends.
+    if (silence > stall_after() && state_ != State::admission) {
         if (!std::exchange(silent_, true))
             log_warning("worker {} does not answer for {:.0f} ms", address_.str(), milliseconds(silence));
         return fail_all({Code::timeout, fmt::format("no sign of life for {:.0f} ms", milliseconds(silence))});
     }
-    std::vector<uint64_t> stuck;
+    // Connected again it would only swallow the next request: it is left alone for a while, as one that lies.
+    if (const Status stuck = stuck_request(now); !stuck.ok()) lose(stuck, true);
+}
+
+/// A request that takes too long although the worker shows signs of life; ok when there is none.
+Status Peer::stuck_request(Instant now) const {
     for (const auto& [id, pending] : pending_) {
-        const Duration allowed =
-            settings_.compute_min + std::max(pending.n_pairs, rows_queued_) * settings_.compute_per_pair;
-        if (now - pending.progress > allowed) stuck.push_back(id);
+        const Duration own = settings_.compute_min + pending.n_pairs * settings_.compute_per_pair;
+        const Duration queued = settings_.compute_min + rows_queued_ * settings_.compute_per_pair;
+        if (now - pending.progress <= std::max(own, queued) && now - pending.sent <= settings_.patience * own) continue;
+        return {Code::timeout, fmt::format("it lives, but {} rows did not come in {:.1f} s", pending.n_pairs,
+                                           milliseconds(now - pending.sent) / 1000)};
     }
-    for (uint64_t id : stuck) {
-        const auto found = pending_.find(id);
-        if (found == pending_.end()) continue;
-        // Connected again it would only swallow the next request: it is left alone for a while, as one that lies.
-        return lose({Code::timeout, fmt::format("it lives, but {} rows did not come in {:.1f} s", found->second.n_pairs,
-                                                milliseconds(now - found->second.sent) / 1000)},
-                    true);
-    }
+    return {};
 }
 
 }  // namespace linkcpp::dispatch

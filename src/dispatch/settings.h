@@ -20,11 +20,14 @@ struct Settings {
     Duration backoff_min = 50ms, backoff_max = 2s;  ///< between attempts, doubled each time, with jitter
     Duration retry_refused = 10s;                   ///< before a worker that was refused is looked at again
 
-    Duration stall_min = 250ms;        ///< silence that means trouble: max(this, 2 x p99 of the round trips)
-    Duration give_up_silent = 3s;      ///< silence after which the connection is closed
-    Duration no_holder = 2500ms;       ///< nobody holds an expert for so long: the job fails
-    Duration compute_min = 2s;         ///< a worker that answers pings but does not get on: at least this …
-    Duration compute_per_pair = 20ms;  ///< … plus this per pair of the request, or per pair that the worker has queued
+    Duration stall_min = 250ms;    ///< silence that means trouble: max(this, 2 x p99 of the round trips)
+    Duration give_up_silent = 3s;  ///< silence after which the connection is closed
+    Duration no_holder = 2500ms;   ///< nobody holds an expert for so long: the job fails
+    Duration compute_min = 2s;     ///< a worker that answers pings but does not get on: at least this …
+    Duration compute_per_pair =
+        20ms;  ///< … plus this per pair of the request, or per pair the worker says it has queued
+    uint32_t max_queued_pairs = 4096;  ///< … but it is not believed beyond this
+    int patience = 10;  ///< in all, a request may take so many times its own share, whatever the pongs say
 
     uint32_t max_payload = 16u << 20;    ///< largest RESULT tile accepted: 64 rows of 65536 floats
     uint64_t result_credit = 64u << 20;  ///< bytes of results under way per worker

@@ -383,5 +383,97 @@ TEST_F(DispatcherTest, AWorkerWhoseCanaryDiesIsRefused) {
     EXPECT_EQ(workers[0]->requests, 1u);
 }
 
+TEST_F(DispatcherTest, ALateCanaryIsWaitedFor) {
+    worker(0, n_expert).compute_time = 700ms;
+    OneCanary check;
+    make(&check);
+    const Work work(40);
+    ASSERT_TRUE(run(work).ok());
+    work.check(result);
+    EXPECT_EQ(check.judged, 1);
+}
+
+TEST_F(DispatcherTest, ASilentCanaryEndsTheConnectionAndTheWorkerIsTriedAgain) {
+    worker(0, n_expert).compute_time = 100ms;
+    OneCanary check;
+    make(&check);
+    network.loop().after(50ms, [&] { network.path(addresses[0]).stall_from_listener = true; });
+    network.loop().after(6s, [&] {
+        network.path(addresses[0]).stall_from_listener = false;
+        network.release(addresses[0]);
+    });
+    EXPECT_FALSE(run(Work(1)).ok());
+    network.sim().run_for(20s);
+    const Work work(40);
+    ASSERT_TRUE(run(work).ok());
+    work.check(result);
+}
+
+TEST_F(DispatcherTest, ASlowLinkIsNotTakenForASilentOne) {
+    worker(0, n_expert);
+    network.path(addresses[0]).latency = 200ms;
+    const Work work(2);
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_TRUE(run(work).ok());
+        work.check(result);
+    }
+    EXPECT_EQ(dispatcher->stats().failovers, 0u);
+}
+
+TEST_F(DispatcherTest, AWorkerThatGrantsNoCreditDoesNotHoldAJobForEver) {
+    worker(0, n_expert).credit = 700;
+    workers[0]->faults.no_credit = true;
+    Work work(4);
+    work.job.accept_missing = true;
+    make();
+    for (int i = 0; i < 4; ++i) {
+        ASSERT_TRUE(run(work).ok());
+        EXPECT_LT(took, 5s);
+    }
+}
+
+TEST_F(DispatcherTest, PongsThatClaimProgressDoNotHoldAJobForEver) {
+    worker(0, n_expert).faults.swallow = true;
+    workers[0]->faults.lying_pong = true;
+    Work work(1);
+    EXPECT_FALSE(run(work).ok());
+    EXPECT_LT(took, 30s);
+    work.job.accept_missing = true;
+    network.sim().run_for(15s);
+    ASSERT_TRUE(run(work).ok());
+    EXPECT_LT(took, 30s);
+    EXPECT_EQ(result.state[0], RowState::missing);
+}
+
+TEST_F(DispatcherTest, ABusyWorkersRowsGoToAReplicaAtOnce) {
+    worker(0, n_expert);
+    worker(0, n_expert);
+    const Work work(2);
+    ASSERT_TRUE(run(work).ok());
+    const size_t first = workers[0]->requests > 0 ? 0 : 1;
+    workers[first]->faults.refuse = wire::RefuseCode::busy;
+    ASSERT_TRUE(run(work).ok());
+    work.check(result);
+    EXPECT_LT(took, 10ms);
+}
+
+TEST_F(DispatcherTest, WhatABusyWorkerRefusesIsHandedBackToACallerThatCanComputeIt) {
+    worker(0, n_expert).faults.refuse = wire::RefuseCode::busy;
+    Work work(2);
+    work.job.accept_missing = true;
+    ASSERT_TRUE(run(work).ok());
+    EXPECT_EQ(result.state[0], RowState::missing);
+    EXPECT_LT(took, 100ms);
+}
+
+TEST_F(DispatcherTest, WhatIsOverTheCapIsHandedBackToACallerThatCanComputeIt) {
+    worker(0, n_expert).max_payload = 5000;
+    Work work(400);
+    work.job.accept_missing = true;
+    ASSERT_TRUE(run(work).ok());
+    EXPECT_EQ(result.state[0], RowState::missing);
+    EXPECT_LT(took, 100ms);
+}
+
 }  // namespace
 }  // namespace linkcpp

@@ -22,7 +22,9 @@ class FakeWorker {
         std::optional<wire::RefuseCode> refuse;
         bool not_finite = false;
         bool wrong_slice = false, wrong_layer = false, short_answer = false, wrong_width = false, twice = false;
-        bool garbage = false;  ///< bytes that are no frame
+        bool no_credit = false;   ///< takes requests, answers them, but grants no credit
+        bool lying_pong = false;  ///< its pongs say that it gets on
+        bool garbage = false;     ///< bytes that are no frame
     };
 
     FakeWorker(SimNetwork& network, net::Address address, wire::SliceOffer offer, uint32_t n_out)
@@ -41,6 +43,7 @@ class FakeWorker {
     }
 
     Faults faults;
+    uint64_t pongs = 0;
     Duration compute_time{0};
     uint64_t credit = 64 << 20;
     uint32_t max_payload = 64 << 20;
@@ -65,13 +68,15 @@ class FakeWorker {
             link->send(session.welcome_for(hello, welcome));
         }
         void on_ping(const wire::Ping& ping) override {
-            if (!worker->faults.deaf) link->send(wire::encode(wire::Pong{ping.nonce, 0, 0, 255, 127}));
+            const uint64_t done = worker->faults.lying_pong ? ++worker->pongs : 0;
+            const uint32_t queued = worker->faults.lying_pong ? UINT32_MAX : 0;
+            if (!worker->faults.deaf) link->send(wire::encode(wire::Pong{ping.nonce, done, queued, 255, 127}));
         }
         void on_compute(const wire::FrameHeader& header, wire::Compute&& compute) override {
             worker->requests += 1;
             worker->pairs += compute.expert.size();
             worker->outputs.push_back(compute.output);
-            link->send(wire::encode(wire::Credit{session.payload_bytes()}));
+            if (!worker->faults.no_credit) link->send(wire::encode(wire::Credit{session.payload_bytes()}));
             const auto at = worker->network_.loop().now() + worker->compute_time;
             worker->network_.loop().after(at - worker->network_.loop().now(),
                                           [this, alive = alive, header, compute = std::move(compute)] {
