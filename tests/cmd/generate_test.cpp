@@ -105,7 +105,7 @@ TEST(GenerateCommand, AnExpertThatNobodyHoldsEndsTheRun) {
     // Port 1 refuses connections wherever tests run.
     expect_failure(linkcpp({"generate", "-m", folder / "backbone.gguf", "-p", "The capital", "-n", "4", "--workers",
                             "127.0.0.1:1"}),
-                   1, "no worker holds experts");
+                   1, "no worker computes experts");
 }
 
 TEST(GenerateCommand, LocalWeightsStandInForAbsentWorkers) {
