@@ -7,7 +7,7 @@ LABELS  ?=
 TESTS   ?=
 
 build := build/release
-sources = $(shell find src tests -name '*.h' -o -name '*.cpp' | sort)
+sources = $(shell find src tests tools -name '*.h' -o -name '*.cpp' | sort)
 given = $(if $(LINKCPP_LLAMA_DIR),-DLINKCPP_LLAMA_DIR="$(abspath $(LINKCPP_LLAMA_DIR))") \
         $(if $(LINKCPP_CPU),-DLINKCPP_CPU="$(LINKCPP_CPU)")
 
