@@ -109,6 +109,41 @@ TEST_F(EngineTest, AnExpertAskedForManyTimesForOneRowIsComputedEachTime) {
     }
 }
 
+// Halves of rows lie in memory with gaps, which not every operation of ggml can read.
+TEST_F(EngineTest, EveryOperationTakesHalvesOfRows) {
+    auto loaded = engine({tensor(Matrix::up, 32, 16, 4)});
+    std::vector<float> x(3 * 32, 0.5f);
+    const std::vector<uint32_t> row = {0, 1, 2}, expert = {3, 0, 1};
+    const auto compute = [&](std::vector<Step> steps) {
+        steps.insert(steps.begin(), {{Op::matmul, Matrix::up, 0, 0, {0, 0}},
+                                     {Op::first_half, Matrix::up, 1, 0, {0, 0}},
+                                     {Op::second_half, Matrix::up, 1, 0, {0, 0}}});
+        const Program program{false, std::move(steps)};
+        const auto shape = check_program(program, loaded->shapes(5));
+        if (!shape.ok()) return std::vector<float>();
+        std::vector<float> y(3 * static_cast<size_t>(shape->n_out));
+        const Status status = loaded->compute(5, program, x, row, expert, y);
+        EXPECT_TRUE(status.ok()) << describe(program) << ": " << status.message();
+        return y;
+    };
+    int n_computed = 0;
+    for (int op = 3; op <= 46; ++op) {
+        for (uint8_t a : {2, 3, 4}) {
+            Step step{static_cast<Op>(op), Matrix::up, a, static_cast<uint8_t>(op >= 30 ? 2 : 0), {0, 0}};
+            if (op == 21 || op == 22 || op == 45) step.p = {0.25f, 2.0f};
+            if (op == 46) step.p[0] = 7.0f;
+            const Step clamped{Op::clamp, Matrix::up, 3, 0, {-1, 1}};
+            n_computed += compute({clamped, step}).empty() ? 0 : 1;
+        }
+    }
+    EXPECT_EQ(n_computed, 3 * 21);
+    const std::vector<float> half = compute({{Op::first_half, Matrix::up, 1, 0, {0, 0}}});
+    std::vector<float> expected = half;
+    for (float& value : expected)
+        value = value * 2.0f + 1.0f;
+    EXPECT_EQ(compute({{Op::scale, Matrix::up, 2, 0, {2, 1}}}), expected);
+}
+
 TEST_F(EngineTest, ASliceOfOneExpertHoldsOneExpert) {
     auto loaded = engine({tensor(Matrix::up, 32, 8, 1)});
     EXPECT_EQ(loaded->n_expert(), 1) << "the padding is not an expert";

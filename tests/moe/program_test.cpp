@@ -91,6 +91,23 @@ TEST(Program, AParameterThatIsNotANumberIsRefused) {
     EXPECT_TRUE(decode_program(encode_program(program)).ok()) << "a clamp may be open to one side";
 }
 
+TEST(Program, ANegativeZeroIsNoSecondEncodingOfAnUnusedParameter) {
+    Program program = swiglu();
+    program.steps[0].p[1] = -0.0f;
+    EXPECT_EQ(decode_program(encode_program(program)).status().code(), Code::corrupt);
+}
+
+TEST(Program, SaysHowManyNumbersOfARowAreAliveAtATime) {
+    EXPECT_EQ(check_program(swiglu(), shapes())->n_live, 3 * 24) << "up, gate and their product";
+    // All of 62 copies are needed in the end.
+    Program hoarder{false, {{Op::matmul, Matrix::up, 0, 0, {0, 0}}}};
+    for (uint8_t i = 1; i <= 31; ++i)
+        hoarder.steps.push_back({Op::silu, Matrix::up, i, 0, {0, 0}});
+    for (uint8_t i = 1; i <= 31; ++i)
+        hoarder.steps.push_back({Op::add, Matrix::up, static_cast<uint8_t>(31 + i), i, {0, 0}});
+    EXPECT_GE(check_program(hoarder, shapes())->n_live, 31 * 24);
+}
+
 TEST(Program, CheckedAgainstALayer) {
     const auto widths = check_program(swiglu(), shapes());
     ASSERT_TRUE(widths.ok()) << widths.status().message();
