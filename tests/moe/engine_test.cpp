@@ -2,6 +2,7 @@
 
 #include "moe/engine.h"
 
+#include "ggml.h"
 #include "moe/model_file.h"
 
 #include <cstring>
@@ -142,6 +143,42 @@ TEST_F(EngineTest, EveryOperationTakesHalvesOfRows) {
     for (float& value : expected)
         value = value * 2.0f + 1.0f;
     EXPECT_EQ(compute({{Op::scale, Matrix::up, 2, 0, {2, 1}}}), expected);
+}
+
+// A file may say any type; what comes of it is rows or an error, never the end of the process.
+TEST_F(EngineTest, EveryTensorTypeIsComputedOrRefused) {
+    int n_computed = 0, n_refused = 0;
+    for (int type = 0; type < GGML_TYPE_COUNT; ++type) {
+        if (ggml_blck_size(static_cast<ggml_type>(type)) <= 0) continue;
+        ExpertTensor weights = tensor(Matrix::up, 256, 8, 4);
+        weights.type = type;
+        weights.slab_bytes = 8 * ggml_row_size(static_cast<ggml_type>(type), 256);
+        const Bytes zeros(4 * weights.slab_bytes);
+        weights.data = zeros;
+        auto loaded = Engine::load(device, {weights});
+        n_refused += loaded.ok() ? 0 : 1;
+        if (!loaded.ok()) continue;
+        std::vector<float> x(2 * 256, 1.0f), y(2 * 8);
+        const std::vector<uint32_t> row = {0, 1}, expert = {3, 1};
+        const Status status = (*loaded)->compute(5, up, x, row, expert, y);
+        EXPECT_TRUE(status.ok()) << ggml_type_name(static_cast<ggml_type>(type)) << ": " << status.message();
+        ++n_computed;
+    }
+    EXPECT_GE(n_computed, 20);
+    EXPECT_GE(n_refused, 3) << "integers are no weights";
+}
+
+TEST_F(EngineTest, ABiasOfAnotherWidthThanItsMatrixIsCorrupt) {
+    const ExpertTensor weights = tensor(Matrix::up, 32, 8, 4);
+    for (int64_t width : {8, 7, 16}) {
+        ExpertTensor bias = tensor(Matrix::up, width, 1, 4);
+        bias.name.kind.role = Role::bias;
+        const auto loaded = Engine::load(device, {bias, weights});
+        EXPECT_EQ(loaded.ok(), width == 8);
+        if (!loaded.ok()) {
+            EXPECT_EQ(loaded.status().code(), Code::corrupt) << loaded.status().message();
+        }
+    }
 }
 
 TEST_F(EngineTest, ASliceOfOneExpertHoldsOneExpert) {
