@@ -199,7 +199,10 @@ Result<ProgramShape> check_program(const Program& program, const LayerShapes& sh
             width[i + 1] = entry.n_out;
             continue;
         }
-        if (width[step.a] == 0) return wrong("the input row is used before a matrix multiplication");
+        // There is one input row per token and one of everything else per pair: ggml ends the process when they are mixed.
+        if (step.a == 0 || (info->arity == Arity::binary && step.b == 0))
+            return wrong("the input row can only be multiplied by a matrix");
+        if (width[step.a] == 0) return wrong("its operand has no elements");
         width[i + 1] = width[step.a];
         if (step.op == Op::add_bias) {
             if (!entry.has_bias) {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <list>
 #include <random>
+#include <set>
 
 namespace linkcpp::moe {
 namespace {
@@ -143,6 +144,57 @@ TEST_F(EngineTest, EveryOperationTakesHalvesOfRows) {
     for (float& value : expected)
         value = value * 2.0f + 1.0f;
     EXPECT_EQ(compute({{Op::scale, Matrix::up, 2, 0, {2, 1}}}), expected);
+}
+
+// Whatever a peer's program does with values of whatever shape: rows or an error, never the end of the process.
+TEST_F(EngineTest, AnyProgramThatIsCheckedIsComputed) {
+    const auto quantised = [&](Matrix matrix, int64_t n_in_row, int64_t n_rows) {
+        ExpertTensor weights = tensor(matrix, n_in_row, n_rows, 4);
+        weights.type = GGML_TYPE_Q4_0;
+        weights.slab_bytes = static_cast<uint64_t>(n_rows) * ggml_row_size(GGML_TYPE_Q4_0, n_in_row);
+        weights.data = weights.data.first(4 * static_cast<size_t>(weights.slab_bytes));
+        return weights;
+    };
+    const auto bias = [&](Matrix matrix, int64_t width) {
+        ExpertTensor values = tensor(matrix, width, 1, 4);
+        values.name.kind.role = Role::bias;
+        return values;
+    };
+    auto loaded = engine({quantised(Matrix::up, 64, 32), tensor(Matrix::gate, 64, 32, 4),
+                          quantised(Matrix::gate_up, 64, 64), tensor(Matrix::down, 32, 64, 4), bias(Matrix::up, 32),
+                          bias(Matrix::gate_up, 64), bias(Matrix::down, 64)});
+    const LayerShapes shapes = loaded->shapes(5);
+    const std::vector<float> x(3 * 64, 0.25f);
+    const std::vector<uint32_t> regular = {0, 0, 1, 1, 2, 2}, mixed = {2, 0, 0, 1, 1, 1}, expert = {3, 1, 0, 2, 3, 0};
+    const auto number = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
+    std::set<Op> seen;
+    for (int i = 0; i < 400; ++i) {
+        Program program{false, {{Op::matmul, static_cast<Matrix>(number(3)), 0, 0, {0, 0}}}};
+        const size_t n_steps = 2 + static_cast<size_t>(number(20));
+        for (int attempt = 0; attempt < 2000 && program.steps.size() < n_steps; ++attempt) {
+            const auto op = static_cast<Op>(1 + number(46));
+            const int n_values = static_cast<int>(program.steps.size()) + 1;
+            Step step{op,
+                      static_cast<Matrix>(op <= Op::add_bias ? number(4) : 0),
+                      static_cast<uint8_t>(number(n_values)),
+                      static_cast<uint8_t>(op >= Op::mul ? number(n_values) : 0),
+                      {0, 0}};
+            if (op == Op::clamp || op == Op::scale || op == Op::swiglu_oai) step.p = {2.0f, -1.0f};
+            if (op == Op::swiglu_clamp) step.p[0] = 1.0f;
+            program.steps.push_back(step);
+            if (!check_program(program, shapes).ok()) program.steps.pop_back();
+        }
+        for (const Step& step : program.steps)
+            seen.insert(step.op);
+        const auto widths = check_program(program, shapes);
+        ASSERT_TRUE(widths.ok());
+        std::vector<float> y(6 * static_cast<size_t>(widths->n_out));
+        for (const auto& row : {regular, mixed}) {
+            const Status status = loaded->compute(5, program, x, row, expert, y);
+            EXPECT_TRUE(status.ok()) << describe(program) << ": " << status.message();
+        }
+    }
+    EXPECT_EQ(seen.size(), 23u) << "every operation occurred";
 }
 
 // A file may say any type; what comes of it is rows or an error, never the end of the process.

@@ -139,6 +139,18 @@ TEST(Program, WidthsMustFit) {
         << "x has one width";
 }
 
+TEST(Program, TheInputRowIsMultipliedByMatricesOnly) {
+    LayerShapes square;
+    square.matrix[0] = {true, true, 8, 8};
+    const Step matmul{Op::matmul, Matrix::up, 0, 0, {0, 0}};
+    for (const Step& step : {Step{Op::silu, Matrix::up, 0, 0, {0, 0}}, Step{Op::add_bias, Matrix::up, 0, 0, {0, 0}},
+                             Step{Op::first_half, Matrix::up, 0, 0, {0, 0}}, Step{Op::mul, Matrix::up, 0, 1, {0, 0}},
+                             Step{Op::swiglu, Matrix::up, 1, 0, {0, 0}}}) {
+        EXPECT_EQ(check_program({false, {matmul, step}}, square).status().code(), Code::invalid_argument);
+    }
+    EXPECT_TRUE(check_program({false, {matmul, {Op::matmul, Matrix::up, 0, 0, {0, 0}}}}, square).ok());
+}
+
 TEST(Program, HalvesNeedAnEvenWidth) {
     LayerShapes odd;
     odd.matrix[static_cast<size_t>(Matrix::gate_up)] = {true, false, 8, 7};
