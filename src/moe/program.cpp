@@ -192,6 +192,8 @@ Result<ProgramShape> check_program(const Program& program, const LayerShapes& sh
                 return {Code::not_found,
                         fmt::format("expert program: the layer has no matrix '{}'", matrix_name(step.matrix))};
             }
+            if (entry.n_in <= 0 || entry.n_in > INT32_MAX || entry.n_out <= 0 || entry.n_out > INT32_MAX)
+                return wrong(fmt::format("the matrix is {} by {}", entry.n_in, entry.n_out));
             if (step.a == 0 && width[0] == 0) width[0] = entry.n_in;
             if (width[step.a] != entry.n_in) {
                 return wrong(fmt::format("the operand has width {}, the matrix takes {}", width[step.a], entry.n_in));

@@ -151,6 +151,17 @@ TEST(Program, TheInputRowIsMultipliedByMatricesOnly) {
     EXPECT_TRUE(check_program({false, {matmul, {Op::matmul, Matrix::up, 0, 0, {0, 0}}}}, square).ok());
 }
 
+TEST(Program, MatricesOfImpossibleWidthsAreRefused) {
+    for (int64_t width : {int64_t{0}, int64_t{-8}, INT64_MAX, INT64_MIN}) {
+        for (const auto& [in, out] : {std::pair(width, int64_t{8}), std::pair(int64_t{8}, width)}) {
+            LayerShapes shapes;
+            shapes.matrix[0] = {true, true, in, out};
+            const Program program{false, {{Op::matmul, Matrix::up, 0, 0, {0, 0}}, {Op::sqr, Matrix::up, 1, 0, {0, 0}}}};
+            EXPECT_EQ(check_program(program, shapes).status().code(), Code::invalid_argument) << in << " " << out;
+        }
+    }
+}
+
 TEST(Program, HalvesNeedAnEvenWidth) {
     LayerShapes odd;
     odd.matrix[static_cast<size_t>(Matrix::gate_up)] = {true, false, 8, 7};
