@@ -14,8 +14,10 @@ if(LINKCPP_SANITIZE STREQUAL "address")
 elseif(LINKCPP_SANITIZE STREQUAL "thread")
   # Asio uses a fence, which ThreadSanitizer does not model; its locks, which it does, order the same accesses.
   set(linkcpp_sanitizers -fsanitize=thread -Wno-tsan)
+elseif(LINKCPP_SANITIZE STREQUAL "fuzzer")
+  set(linkcpp_sanitizers -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined)
 elseif(LINKCPP_SANITIZE)
-  message(FATAL_ERROR "LINKCPP_SANITIZE is '${LINKCPP_SANITIZE}'; it can be 'address' or 'thread'")
+  message(FATAL_ERROR "LINKCPP_SANITIZE is '${LINKCPP_SANITIZE}'; it can be 'address', 'thread' or 'fuzzer'")
 endif()
 if(LINKCPP_SANITIZE)
   # With asserts and readable stacks, and optimised just enough to be quick; llama.cpp keeps the flags of a release.

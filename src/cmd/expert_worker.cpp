@@ -23,7 +23,7 @@ struct Options {
     std::string serve, device;
     std::vector<std::string> models;
     int n_threads = 0;
-    uint64_t max_memory = 0;
+    uint64_t max_memory = 0, max_peer_memory = worker::ServerSettings().max_peer_bytes;
     bool list_devices = false, insecure = false, verbose = false, quiet = false, json = false;
 };
 
@@ -153,9 +153,10 @@ int serve(const Options& options, const net::Address& address) {
     Status listening;
     net::Address bound;
     net::run_on(network.loop(), [&] {
-        server = std::make_unique<worker::Server>(
-            network, computer, served,
-            worker::ServerSettings{.build = "linkcpp " LINKCPP_VERSION, .numeric_class = (*device)->numeric_class()});
+        server = std::make_unique<worker::Server>(network, computer, served,
+                                                  worker::ServerSettings{.build = "linkcpp " LINKCPP_VERSION,
+                                                                         .numeric_class = (*device)->numeric_class(),
+                                                                         .max_peer_bytes = options.max_peer_memory});
         listening = server->listen(address);
         if (listening.ok()) bound = server->address();
     });
@@ -191,6 +192,10 @@ int main(int argc, char** argv) {
     app.add_option("--threads", options.n_threads, "Threads that compute (default: all cores)")
         ->check(CLI::Range(1, 512));
     app.add_option("--max-memory", options.max_memory, "Memory that the experts may take, e.g. 2GB or 512MiB")
+        ->transform(CLI::AsSizeValue(true))
+        ->type_name("SIZE");
+    app.add_option("--max-peer-memory", options.max_peer_memory,
+                   "Memory for requests and results of all connections together (default: 256MiB)")
         ->transform(CLI::AsSizeValue(true))
         ->type_name("SIZE");
     app.add_flag("--insecure", options.insecure, "Listen beyond loopback, without encryption or authentication");

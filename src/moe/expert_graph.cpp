@@ -30,7 +30,9 @@ ggml_tensor* build_step(ggml_context* context, const Step& step, const LayerWeig
         case Op::gelu_erf: return ggml_gelu_erf(context, a);
         case Op::sqr: return ggml_sqr(context, a);
         case Op::clamp: return ggml_clamp(context, a, step.p[0], step.p[1]);
-        case Op::scale: return ggml_scale_bias(context, a, step.p[0], step.p[1]);
+        // ggml ends the process when it is to scale rows with gaps between them, which halves have.
+        case Op::scale:
+            return ggml_scale_bias(context, ggml_is_contiguous(a) ? a : ggml_cont(context, a), step.p[0], step.p[1]);
         case Op::mul: return ggml_mul(context, a, b);
         case Op::add: return ggml_add(context, a, b);
         case Op::swiglu: return ggml_swiglu_split(context, a, b);

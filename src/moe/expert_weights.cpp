@@ -62,6 +62,11 @@ Status check(const ExpertTensor& source, int64_t n_expert) {
         return {Code::corrupt, fmt::format("{}: a slab of {} bytes is not [{}, {}] of type {}", name, source.slab_bytes,
                                            source.ne[0], source.ne[1], ggml_type_name(type))};
     }
+    // ggml says that it can multiply with any type, and jumps to address zero for those that are no weights: integers, and
+    // the types into which it quantises activations.
+    if (type != GGML_TYPE_F32 && ggml_get_type_traits(type)->to_float == nullptr) {
+        return {Code::unsupported, fmt::format("{}: weights of type {}", name, ggml_type_name(type))};
+    }
     if (source.name.kind.role == Role::bias && type != GGML_TYPE_F32) {
         return {Code::unsupported, fmt::format("{}: a bias of type {}", name, ggml_type_name(type))};
     }
@@ -152,7 +157,21 @@ Result<ExpertWeights> ExpertWeights::load(GgmlDevice& device, const std::vector<
         weights.contexts_.push_back(std::move(placement.context));
         weights.buffers_.push_back(std::move(buffer));
     }
+    LINKCPP_TRY(weights.check_biases());
     return weights;
+}
+
+/// A bias is added to what its matrix gives.
+Status ExpertWeights::check_biases() const {
+    for (const auto& [number, layer] : layers_) {
+        for (size_t m = 0; m < layer.bias.size(); ++m) {
+            const ggml_tensor *weight = layer.weight[m], *bias = layer.bias[m];
+            if (weight == nullptr || bias == nullptr || weight->ne[1] == bias->ne[0]) continue;
+            return {Code::corrupt, fmt::format("{} has a width of {}, its matrix gives {}", ggml_get_name(bias),
+                                               bias->ne[0], weight->ne[1])};
+        }
+    }
+    return {};
 }
 
 LayerShapes ExpertWeights::shapes(int layer) const {

@@ -32,6 +32,7 @@ class ExpertWeights {
     using Plan = std::map<ggml_backend_buffer_type_t, Placement>;
 
     Result<Plan> plan(GgmlDevice& device, const std::vector<ExpertTensor>& tensors);
+    Status check_biases() const;
 
     std::map<int, LayerWeights> layers_;
     std::vector<ggml_context_ptr> contexts_;

@@ -1,5 +1,7 @@
 #include "moe/program.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -68,10 +70,26 @@ Status check_step(const Step& step, const OpInfo& info, size_t index) {
     if (info.arity != Arity::matrix && step.matrix != Matrix::up) return wrong("it names a matrix");
     for (int i = 0; i < 2; ++i) {
         if (std::isnan(step.p[static_cast<size_t>(i)])) return wrong("a parameter is not a number");
-        if (i >= info.n_params && step.p[static_cast<size_t>(i)] != 0)
+        // By its bits: a negative zero would be a second encoding.
+        if (i >= info.n_params && std::bit_cast<uint32_t>(step.p[static_cast<size_t>(i)]) != 0)
             return wrong("a parameter that it does not take");
     }
     return {};
+}
+
+/// The largest sum of widths of values, x apart, that are needed at one time: computed, and an operand from then on.
+int64_t most_live(const Program& program, const std::vector<int64_t>& width) {
+    std::vector<size_t> last_use(width.size(), 0);  // the step that needs a value last
+    for (size_t i = 0; i < program.steps.size(); ++i)
+        last_use[program.steps[i].a] = last_use[program.steps[i].b] = i;
+    int64_t most = 0;
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+        int64_t live = width[i + 1];
+        for (size_t value = 1; value <= i; ++value)
+            live += last_use[value] >= i ? width[value] : 0;
+        most = std::max(most, live);
+    }
+    return most;
 }
 
 }  // namespace
@@ -174,6 +192,8 @@ Result<ProgramShape> check_program(const Program& program, const LayerShapes& sh
                 return {Code::not_found,
                         fmt::format("expert program: the layer has no matrix '{}'", matrix_name(step.matrix))};
             }
+            if (entry.n_in <= 0 || entry.n_in > INT32_MAX || entry.n_out <= 0 || entry.n_out > INT32_MAX)
+                return wrong(fmt::format("the matrix is {} by {}", entry.n_in, entry.n_out));
             if (step.a == 0 && width[0] == 0) width[0] = entry.n_in;
             if (width[step.a] != entry.n_in) {
                 return wrong(fmt::format("the operand has width {}, the matrix takes {}", width[step.a], entry.n_in));
@@ -181,7 +201,10 @@ Result<ProgramShape> check_program(const Program& program, const LayerShapes& sh
             width[i + 1] = entry.n_out;
             continue;
         }
-        if (width[step.a] == 0) return wrong("the input row is used before a matrix multiplication");
+        // There is one input row per token and one of everything else per pair: ggml ends the process when they are mixed.
+        if (step.a == 0 || (info->arity == Arity::binary && step.b == 0))
+            return wrong("the input row can only be multiplied by a matrix");
+        if (width[step.a] == 0) return wrong("its operand has no elements");
         width[i + 1] = width[step.a];
         if (step.op == Op::add_bias) {
             if (!entry.has_bias) {
@@ -197,7 +220,7 @@ Result<ProgramShape> check_program(const Program& program, const LayerShapes& sh
         }
     }
     if (width[0] == 0) return {Code::invalid_argument, "expert program: the input row is never multiplied by a matrix"};
-    return ProgramShape{width[0], width.back()};
+    return ProgramShape{width[0], width.back(), most_live(program, width)};
 }
 
 }  // namespace linkcpp::moe

@@ -78,8 +78,9 @@ struct LayerShapes {
 };
 
 struct ProgramShape {
-    int64_t n_in = 0;   ///< width of an input row
-    int64_t n_out = 0;  ///< width of an output row
+    int64_t n_in = 0;    ///< width of an input row
+    int64_t n_out = 0;   ///< width of an output row
+    int64_t n_live = 0;  ///< numbers per row, besides x, that are alive at one time, at most: memory
 };
 
 /// Checks every step against the layer's shapes. Errors: not_found (a matrix or bias the layer does not have),

@@ -140,7 +140,9 @@ struct Accepting : std::enable_shared_from_this<Accepting> {
 
     /// Out of file descriptors, most likely: connections that end will free some.
     void wait_and_accept(const ErrorCode& error) {
-        log_warning("cannot accept a connection: {}", error.message());
+        const auto now = std::chrono::steady_clock::now();
+        if (now >= quiet_until) log_warning("cannot accept connections for now: {}", error.message());
+        if (now >= quiet_until) quiet_until = now + std::chrono::seconds(10);
         timer.expires_after(std::chrono::milliseconds(100));
         timer.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
             if (!cancelled && !self->stopped) self->accept();
@@ -159,6 +161,7 @@ struct Accepting : std::enable_shared_from_this<Accepting> {
     tcp::acceptor acceptor{shared.io};
     asio::steady_timer timer{shared.io};
     bool stopped = false;
+    std::chrono::steady_clock::time_point quiet_until;  // the next line that connections cannot be accepted
     std::function<void(std::unique_ptr<Link>)> on_accept;
 };
 
@@ -203,7 +206,7 @@ bool TcpNetwork::flush(Duration limit) {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (true) {
         size_t n_closing = 0;
-        run_on(loop(), [&] { n_closing = impl_->shared.n_closing; });
+        run_on(loop(), [&] { n_closing = impl_->shared.closing.size(); });
         if (n_closing == 0) return true;
         if (std::chrono::steady_clock::now() > end) return false;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -13,6 +13,9 @@ constexpr size_t max_buffers_per_write = 64;  // what one writev of Asio takes
 // How long a closing connection may take: without progress (bytes sent, or bytes that the peer goes on sending), and in all.
 constexpr std::chrono::seconds idle_limit{5}, closing_limit{30};
 
+/// Beyond this the oldest one is given up. More than a server keeps open, so that an orderly end reaches all of those.
+constexpr size_t max_closing = 256;
+
 std::string name_of(const tcp::socket& socket) {
     ErrorCode error;
     const tcp::endpoint endpoint = socket.remote_endpoint(error);
@@ -34,7 +37,7 @@ Connection::Connection(TcpShared& shared, tcp::socket socket)
 }
 
 Connection::~Connection() {
-    if (state_ == State::flushing || state_ == State::lingering) --shared_.n_closing;
+    if (state_ == State::flushing || state_ == State::lingering) shared_.closing.erase(closing_at_);
 }
 
 std::unique_ptr<Link> Connection::make_link() {
@@ -168,11 +171,21 @@ void Connection::close(bool flush) {
         return;
     }
     if (!flush) return shut();
-    state_ = State::flushing;
-    ++shared_.n_closing;
+    begin_closing();
     closing_end_ = std::chrono::steady_clock::now() + closing_limit;
     limit_closing();
     if (!writing_) linger();
+}
+
+void Connection::begin_closing() {
+    if (shared_.closing.size() >= max_closing) {
+        // Rather one that has sent everything and only waits for the other end.
+        const auto lingering = std::find_if(shared_.closing.begin(), shared_.closing.end(),
+                                            [](const Connection* other) { return other->state_ == State::lingering; });
+        (lingering != shared_.closing.end() ? *lingering : shared_.closing.front())->shut();
+    }
+    state_ = State::flushing;
+    closing_at_ = shared_.closing.insert(shared_.closing.end(), this);
 }
 
 /// The system has everything. A socket that is closed while it holds unread input resets the connection, and the reset
@@ -200,7 +213,7 @@ void Connection::detach() {
 }
 
 void Connection::shut() {
-    if (state_ == State::flushing || state_ == State::lingering) --shared_.n_closing;
+    if (state_ == State::flushing || state_ == State::lingering) shared_.closing.erase(closing_at_);
     state_ = State::closed;
     ErrorCode ignored;
     socket_.close(ignored);

@@ -9,6 +9,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <deque>
+#include <list>
 
 namespace linkcpp::net {
 
@@ -18,9 +19,13 @@ using ErrorCode = boost::system::error_code;
 
 /// What the connections of one network share. The read buffer can be shared because only one read runs at a time, and
 /// it makes a connection that sends nothing cost next to nothing.
+class Connection;
+
 struct TcpShared {
     std::array<uint8_t, 256 * 1024> read_buffer;
-    size_t n_closing = 0;    ///< connections that were closed with flush and are not gone yet
+    /// Connections that were closed with flush and are not gone yet, the oldest first. Bounded: strangers that come and
+    /// are turned away must not use up the file descriptors.
+    std::list<Connection*> closing;
     asio::io_context io{1};  ///< last: connections that it still holds end with it
 };
 
@@ -53,13 +58,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     void fail(const ErrorCode& error);
     void linger();
     void limit_closing();
+    void begin_closing();
     void shut();
 
     TcpShared& shared_;
     tcp::socket socket_;
     asio::steady_timer closing_timer_;
     std::chrono::steady_clock::time_point closing_end_;
-    TcpLink* link_ = nullptr;  ///< null: nobody wants callbacks any more
+    std::list<Connection*>::iterator closing_at_;  ///< while flushing or lingering
+    TcpLink* link_ = nullptr;                      ///< null: nobody wants callbacks any more
     std::string peer_;
     State state_ = State::open;
     bool reading_ = true;

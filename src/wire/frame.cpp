@@ -105,6 +105,17 @@ void FrameReader::feed(ByteSpan bytes) {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
 }
 
+size_t FrameReader::unfinished_size() const {
+    if (unfinished() < header_bytes) return header_bytes;
+    return header_bytes + from_little_endian<uint32_t>(buffer_.data() + begin_ + at_length);
+}
+
+void FrameReader::trim() {
+    if (unfinished() != 0) return;
+    Bytes().swap(buffer_);
+    begin_ = 0;
+}
+
 Status FrameReader::fail(Status error) {
     error_ = std::move(error);
     Bytes().swap(buffer_);

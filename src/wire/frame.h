@@ -79,6 +79,14 @@ class FrameReader {
     /// Length checks come before any allocation of that length.
     Result<std::optional<Frame>> next();
 
+    /// Bytes of a frame that has begun and is not complete; 0 between frames.
+    size_t unfinished() const { return buffer_.size() - begin_; }
+    /// Bytes that the whole of that frame will have, as far as is known: at least a header.
+    size_t unfinished_size() const;
+    /// Memory taken. Between frames it can be given back: trim().
+    size_t held_bytes() const { return buffer_.capacity(); }
+    void trim();
+
   private:
     Status fail(Status error);
 

@@ -45,6 +45,7 @@ bool Session::allowed(FrameType type) const {
 Status Session::dispatch(const Frame& frame, SessionHandler& handler) {
     const FrameType type = frame.header.type;
     payload_bytes_ = frame.payload.size();
+    ++n_frames_;
     if (!allowed(type)) {
         return {Code::corrupt, fmt::format("a {} frame that is not allowed {}", frame_type_name(type),
                                            state_ == State::open ? "from this side" : "before the handshake is over")};

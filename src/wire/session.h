@@ -46,6 +46,13 @@ class Session {
     /// Payload bytes of the frame that the handler is being told about: what credit is counted in.
     uint64_t payload_bytes() const { return payload_bytes_; }
 
+    /// What has been received and not yet reported, for bounds in memory and time.
+    const FrameReader& reader() const { return reader_; }
+    /// Frames received so far: a change shows that a frame was completed.
+    uint64_t n_frames() const { return n_frames_; }
+    /// Between frames: gives back the room that frames are received into.
+    void trim() { reader_.trim(); }
+
     bool established() const { return state_ == State::open; }
     /// Largest payload the other end accepts; 0 before the handshake is over.
     uint32_t peer_max_payload() const { return peer_max_payload_; }
@@ -80,6 +87,7 @@ class Session {
     uint32_t peer_max_payload_ = 0;
     uint16_t version_ = 0;
     uint64_t payload_bytes_ = 0;
+    uint64_t n_frames_ = 0;
 };
 
 /// Byte credit of one direction of a connection (back pressure). The receiver grants, the sender spends before it sends.

@@ -16,6 +16,14 @@ constexpr size_t small_rest = 64 * 1024;
 /// Answers (PONG, REFUSE, CREDIT) that pile up at a peer that asks without listening; then it is not read any more.
 constexpr size_t max_unread_answers = 1 << 20;
 
+/// What a peer has to reach to keep its connection: a frame in general; frames and results when memory is short.
+constexpr double slowest_rate = 128 * 1024, slowest_rate_under_pressure = 1 << 20;
+
+Duration time_for(uint64_t bytes, double bytes_per_second) {
+    return std::chrono::duration_cast<Duration>(
+        std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_second));
+}
+
 uint32_t clamped_us(Duration duration) { return static_cast<uint32_t>(std::clamp(microseconds(duration), 0.0, 4e9)); }
 
 }  // namespace
@@ -23,7 +31,7 @@ uint32_t clamped_us(Duration duration) { return static_cast<uint32_t>(std::clamp
 Client::Client(Server& server, uint64_t id, std::unique_ptr<net::Link> link)
     : server_(server), id_(id), link_(std::move(link)), session_(wire::Side::worker, server.caps_.max_payload),
       check_(server.slices_, server.caps_), heard_(server.network_.loop().now()), bytes_moved_(heard_),
-      tiles_moved_(heard_) {
+      tiles_moved_(heard_), connected_(heard_), paused_at_(heard_) {
     link_->on_bytes = [this](ByteSpan bytes) { on_bytes(bytes); };
     link_->on_drained = [this] { on_drained(); };
     link_->on_closed = [this](const Status& status) {
@@ -39,6 +47,7 @@ Client::~Client() = default;
 void Client::on_bytes(ByteSpan bytes) {
     heard_ = server_.network_.loop().now();
     pinged_ = false;
+    const uint64_t n_frames = session_.n_frames();
     Status status;
     try {
         status = session_.feed(bytes, *this);
@@ -46,21 +55,44 @@ void Client::on_bytes(ByteSpan bytes) {
         status = {Code::exhausted, "the worker has no memory left for this request"};
     }
     if (!status.ok()) return server_.end(id_, status);
-    if (!paused_ && link_->unsent() > max_unread_answers + tile_bytes_) {
-        paused_ = true;
-        link_->set_reading(false);
-    }
+    note_frame(n_frames);
+    if (link_->unsent() > max_unread_answers + tile_bytes_) pause_reading(paused_, true);
     server_.schedule();
+    server_.balance();
 }
+
+void Client::note_frame(uint64_t n_frames_before) {
+    if (session_.reader().unfinished() == 0) {
+        frame_begun_.reset();
+    } else if (!frame_begun_ || session_.n_frames() != n_frames_before) {
+        frame_begun_ = heard_;
+    }
+}
+
+/// `reason`: paused_ or held_up_. Time in which nothing is read is not the peer's.
+void Client::pause_reading(bool& reason, bool yes) {
+    if (reason == yes) return;
+    const bool was_reading = !paused_ && !held_up_;
+    reason = yes;
+    const bool reading = !paused_ && !held_up_;
+    if (reading == was_reading) return;
+    const Instant now = server_.network_.loop().now();
+    if (reading) {
+        if (frame_begun_) *frame_begun_ += now - paused_at_;
+        heard_ = now;
+    }
+    paused_at_ = now;
+    link_->set_reading(reading);
+}
+
+void Client::hold_up(bool yes) { pause_reading(held_up_, yes); }
 
 void Client::on_drained() {
     tile_bytes_ = 0;
-    if (paused_) {
-        paused_ = false;
-        link_->set_reading(true);
-    }
+    pause_reading(paused_, false);
     send_results();
     server_.schedule();
+    server_.balance();
     server_.check_drained();
 }
 
@@ -73,7 +105,7 @@ void Client::on_hello(const wire::Hello& hello) {
         welcome.slices.push_back(slice.offer);
     result_credit_ = wire::CreditWindow(hello.credit);
     send(session_.welcome_for(hello, std::move(welcome)));
-    log_info("{} connected ({})", link_->peer(), hello.build);
+    server_.tell(LogLevel::info, fmt::format("{} connected ({})", link_->peer(), hello.build));
 }
 
 void Client::on_program(const wire::FrameHeader& header, wire::ProgramFrame&& program) {
@@ -92,8 +124,12 @@ void Client::on_compute(const wire::FrameHeader& header, wire::Compute&& compute
         return refused(refusal->code, refusal->message);
     }
     RequestCost cost{payload_bytes, uint64_t{compute.n_rows_out} * accepted.n_out * sizeof(float),
-                     compute.expert.size()};
-    if (!server_.has_room(cost, payload_bytes_)) {
+                     accepted.scratch_bytes, compute.expert.size()};
+    if (cost.scratch_bytes > std::max(server_.settings_.max_peer_bytes, server_.settings_.max_result_bytes)) {
+        return refused(wire::RefuseCode::unsupported,
+                       fmt::format("computing this takes {} MB at once", cost.scratch_bytes >> 20));
+    }
+    if (!server_.has_room(cost, *this)) {
         return refused(wire::RefuseCode::busy, "the queue of this worker is full");
     }
     QueuedRequest request;
@@ -155,6 +191,7 @@ void Client::finish(const wire::FrameHeader& header, const RequestCost& cost, Co
     result.rows = std::move(outcome.rows);
     result.queue_us = clamped_us(waited);
     result.compute_us = clamped_us(outcome.compute);
+    result.finished = server_.network_.loop().now();
     outgoing_.push_back(std::move(result));
     send_results();
 }
@@ -207,21 +244,54 @@ bool Client::send_tile(Outgoing& result) {
     return true;
 }
 
+void Client::close_with(Bytes last_frame) {
+    if (link_->unsent() > small_rest) return link_->close(false);
+    send(std::move(last_frame));
+    link_->close(true);
+}
+
 void Client::say_goodbye(const std::string& message) {
     send(wire::encode(wire::GoAway{wire::RefuseCode::draining, message}));
 }
 
 bool Client::idle() const { return queue_.empty() && n_computing_ == 0 && outgoing_.empty() && link_->unsent() == 0; }
 
+uint64_t Client::held_bytes() const {
+    uint64_t held = session_.reader().held_bytes() + check_.held_bytes() + link_->unsent();
+    for (const QueuedRequest& request : queue_)
+        held += request.cost.payload_bytes + request.cost.result_bytes;
+    for (const Outgoing& result : outgoing_)
+        held += result.rows.size() * sizeof(float);
+    return held;
+}
+
+bool Client::keeps_memory_too_long(Instant now) const {
+    const auto too_long = [&](Instant since, uint64_t bytes) {
+        return now - since > server_.settings_.pressure_limit + time_for(bytes, slowest_rate_under_pressure);
+    };
+    if (frame_begun_ && !paused_ && !held_up_ && too_long(*frame_begun_, session_.reader().unfinished_size()))
+        return true;
+    if (link_->unsent() > small_rest && too_long(bytes_moved_, 0)) return true;
+    return std::any_of(outgoing_.begin(), outgoing_.end(), [&](const Outgoing& result) {
+        return too_long(result.finished, result.rows.size() * sizeof(float));
+    });
+}
+
 std::string Client::check(Instant now) {
     const uint64_t taken = enqueued_ - link_->unsent();
     if (taken != taken_ || link_->unsent() == 0) bytes_moved_ = now;
     if (outgoing_.empty()) tiles_moved_ = now;
     taken_ = taken;
+    const bool reading = !paused_ && !held_up_;
+    if (frame_begun_ && reading &&
+        now - *frame_begun_ >
+            server_.settings_.frame_limit + time_for(session_.reader().unfinished_size(), slowest_rate)) {
+        return "a frame does not get on";
+    }
     // A peer may read on and yet give no credit; then tiles stand still while other bytes move.
     if (now - std::min(bytes_moved_, tiles_moved_) > server_.settings_.stuck_limit)
         return "it does not take its results";
-    if (paused_ || !session_.established()) return "";
+    if (!reading || !session_.established()) return "";
     if (now - heard_ > server_.settings_.silence_limit) return "it is silent";
     if (now - heard_ > server_.settings_.ping_after && !pinged_) {
         pinged_ = true;

@@ -18,7 +18,9 @@ class Server;
 struct RequestCost {
     uint64_t payload_bytes = 0;  ///< of the COMPUTE
     uint64_t result_bytes = 0;   ///< of all output rows
+    uint64_t scratch_bytes = 0;  ///< besides these, while it is computed
     uint64_t n_pairs = 0;
+    uint64_t all_bytes() const { return payload_bytes + result_bytes + scratch_bytes; }
 };
 
 /// A request that was accepted and waits for its turn.
@@ -45,12 +47,26 @@ class Client final : public wire::SessionHandler {
     bool idle() const;
     /// Sends what is queued, then closes the link.
     void close() { link_->close(true); }
-    void close_with(Bytes last_frame) {
-        send(std::move(last_frame));
-        link_->close(true);
-    }
+    /// The same after `last_frame`; what a peer does not take is not kept for it.
+    void close_with(Bytes last_frame);
     /// To be called now and then: looks after silent and stuck peers. A sentence why the connection must end, or "".
     std::string check(Instant now);
+
+    /// Memory that is held for this peer, except for what is being computed.
+    uint64_t held_bytes() const;
+    /// Payload bytes of its requests, waiting or being computed.
+    uint64_t payload_bytes() const { return payload_bytes_; }
+    /// Anything of a request here, from COMPUTE to the last tile?
+    bool has_requests() const { return !queue_.empty() || n_computing_ != 0 || !outgoing_.empty(); }
+    /// Gives back what is kept only to be quick.
+    void trim() { session_.trim(); }
+    /// When the frame began that is being received.
+    std::optional<Instant> frame_begun() const { return frame_begun_; }
+    /// Stops or resumes reading, for want of memory.
+    void hold_up(bool yes);
+    /// Has a frame, or a result, been here for longer than it may when memory is short?
+    bool keeps_memory_too_long(Instant now) const;
+    Instant connected() const { return connected_; }
     bool established() const { return session_.established(); }
     std::string peer() const { return link_->peer(); }
     const std::deque<QueuedRequest>& waiting() const { return queue_; }
@@ -61,10 +77,13 @@ class Client final : public wire::SessionHandler {
         std::vector<float> rows;
         uint32_t n_out = 0, next_row = 0, n_rows = 0;
         uint32_t queue_us = 0, compute_us = 0;
+        Instant finished{0};
     };
 
     void on_bytes(ByteSpan bytes);  // may end the connection, and this object with it
     void on_drained();
+    void note_frame(uint64_t n_frames_before);
+    void pause_reading(bool& reason, bool yes);
     void send(Bytes frame);
     void give_back(uint64_t payload_bytes);
     void send_results();
@@ -93,7 +112,11 @@ class Client final : public wire::SessionHandler {
     uint64_t taken_ = 0;                 // of them, what it had taken at the last check
     Instant heard_;                      // when bytes came last
     Instant bytes_moved_, tiles_moved_;  // when the link took bytes last, and a tile; now, while there are none
-    bool paused_ = false;
+    const Instant connected_;
+    std::optional<Instant> frame_begun_;
+    Instant paused_at_;
+    bool paused_ = false;   // not read: it does not take its answers
+    bool held_up_ = false;  // not read: there is no memory
     bool pinged_ = false;
 };
 

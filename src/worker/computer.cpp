@@ -8,9 +8,6 @@ namespace linkcpp::worker {
 
 namespace {
 
-/// Pairs in a part: large enough for the matrix multiplication, small enough to be milliseconds on a phone.
-constexpr size_t part_pairs = 512;
-
 Status compute_part(const ComputeJob& job, std::span<const uint32_t> pairs, std::span<float> y) {
     const size_t n_out = job.n_out;
     std::vector<uint32_t> x_row, expert;

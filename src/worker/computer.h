@@ -37,6 +37,9 @@ class Computer {
     virtual uint64_t pairs_done() const = 0;
 };
 
+/// Pairs in a part of a long job: large enough for the matrix multiplication, small enough to be milliseconds on a phone.
+constexpr size_t part_pairs = 512;
+
 /// Computes a job on this thread. Long jobs go in parts, so that `pairs_done` shows progress and `stop` is heeded: a part is
 /// all pairs of some experts, because an expert that sees all its rows at once gives the same bits as in a whole run.
 /// Errors: those of Engine::compute(); exhausted (memory); unavailable (`stop` became true).

@@ -1,5 +1,7 @@
 #include "worker/request_check.h"
 
+#include "worker/computer.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -11,7 +13,8 @@ using wire::Refuse;
 using wire::RefuseCode;
 
 constexpr uint64_t max_tokens = 4096;
-constexpr size_t max_programs = 4096;
+/// Of programs in one session: some thousand small ones, which no model needs.
+constexpr uint64_t max_program_memory = 1u << 20;
 
 /// Why a program does not fit, as the other end should take it: a bug of its own, or something this worker lacks.
 RefuseCode code_for(const Status& status) {
@@ -47,12 +50,9 @@ const ServedSlice* RequestCheck::find(const wire::SliceId& id) const {
 
 std::optional<Refuse> RequestCheck::add_program(const wire::FrameHeader& header, const wire::ProgramFrame& frame) {
     const auto key = std::make_pair(header.slice, frame.program);
-    programs_.erase(key);
+    forget(key);
     const ServedSlice* slice = find(header.slice);
     if (!slice) return Refuse{RefuseCode::unknown_slice, "this worker does not hold that slice"};
-    if (programs_.size() >= max_programs) {
-        return Refuse{RefuseCode::busy, fmt::format("more than {} programs in one session", max_programs)};
-    }
     Result<moe::Program> program = moe::decode_program(frame.code);
     if (!program.ok()) return Refuse{code_for(program.status()), program.status().message()};
 
@@ -71,8 +71,24 @@ std::optional<Refuse> RequestCheck::add_program(const wire::FrameHeader& header,
                                                              frame.layer_begin, frame.layer_end - 1)};
     }
     entry.program = std::make_shared<const moe::Program>(std::move(*program));
+    if (held_bytes_ + entry.bytes() > max_program_memory) {
+        return Refuse{RefuseCode::busy, fmt::format("{} programs in one session are too many", programs_.size() + 1)};
+    }
+    held_bytes_ += entry.bytes();
     programs_.emplace(key, std::move(entry));
     return std::nullopt;
+}
+
+uint64_t RequestCheck::Entry::bytes() const {
+    constexpr uint64_t program_node = 256, layer_node = 96;  // with what containers and the allocator add
+    return program_node + program->steps.size() * sizeof(moe::Step) + layers.size() * layer_node;
+}
+
+void RequestCheck::forget(const std::pair<wire::SliceId, uint32_t>& key) {
+    const auto found = programs_.find(key);
+    if (found == programs_.end()) return;
+    held_bytes_ -= found->second.bytes();
+    programs_.erase(found);
 }
 
 std::optional<Refuse> RequestCheck::check_compute(const wire::FrameHeader& header, const wire::Compute& compute,
@@ -95,10 +111,12 @@ std::optional<Refuse> RequestCheck::check_compute(const wire::FrameHeader& heade
                       fmt::format("activation rows of {} numbers, the program takes {}", compute.n_in, shape.n_in)};
     }
     const auto n_expert = static_cast<uint32_t>(slice->engine->n_expert());
+    std::vector<size_t> n_pairs_of(n_expert);
     for (uint32_t expert : compute.expert) {
         if (expert >= n_expert) {
             return Refuse{RefuseCode::malformed, fmt::format("expert {} of {}", expert, n_expert)};
         }
+        ++n_pairs_of[expert];
     }
     if (compute.expert.size() > caps_.max_pairs) {
         return Refuse{RefuseCode::unsupported,
@@ -108,7 +126,12 @@ std::optional<Refuse> RequestCheck::check_compute(const wire::FrameHeader& heade
         return Refuse{RefuseCode::unsupported,
                       fmt::format("a result row does not fit into {} bytes, your cap", peer_max_payload)};
     }
+    const uint64_t n_at_once =
+        std::min(compute.expert.size(), part_pairs + *std::max_element(n_pairs_of.begin(), n_pairs_of.end()));
     accepted = {slice, entry->second.program, static_cast<uint32_t>(shape.n_out)};
+    accepted.scratch_bytes = n_at_once * static_cast<uint64_t>(shape.n_in + shape.n_live + shape.n_out) * sizeof(float);
+    if (compute.output == wire::Output::sums)
+        accepted.scratch_bytes += compute.expert.size() * static_cast<uint64_t>(shape.n_out) * sizeof(float);
     return std::nullopt;
 }
 

@@ -30,6 +30,7 @@ struct Accepted {
     const ServedSlice* slice = nullptr;
     std::shared_ptr<const moe::Program> program;
     uint32_t n_out = 0;
+    uint64_t scratch_bytes = 0;  ///< what computing takes besides the request and its result
 };
 
 class RequestCheck {
@@ -43,16 +44,22 @@ class RequestCheck {
     std::optional<wire::Refuse> check_compute(const wire::FrameHeader& header, const wire::Compute& compute,
                                               uint32_t peer_max_payload, Accepted& accepted) const;
 
+    /// Memory that the programs of this session take.
+    uint64_t held_bytes() const { return held_bytes_; }
+
   private:
     struct Entry {
         std::shared_ptr<const moe::Program> program;
         std::map<uint32_t, moe::ProgramShape> layers;
+        uint64_t bytes() const;
     };
+    void forget(const std::pair<wire::SliceId, uint32_t>& key);
     const ServedSlice* find(const wire::SliceId& id) const;
 
     const std::vector<ServedSlice>& slices_;
     Caps caps_;
     std::map<std::pair<wire::SliceId, uint32_t>, Entry> programs_;
+    uint64_t held_bytes_ = 0;
 };
 
 }  // namespace linkcpp::worker

@@ -1,7 +1,5 @@
 #include "worker/server.h"
 
-#include "base/log.h"
-
 #include <algorithm>
 #include <cassert>
 #include <fmt/format.h>
@@ -41,14 +39,28 @@ net::Loop::TimerId Server::later(Duration delay, std::function<void()> task) {
 // --- connections -----------------------------------------------------------------------------------------------------
 
 void Server::accept(std::unique_ptr<net::Link> link) {
-    if (clients_.size() >= settings_.max_connections) {
-        log_warning("{} turned away: {} connections are open", link->peer(), clients_.size());
+    if (clients_.size() >= settings_.max_connections && !make_place()) {
+        tell(LogLevel::warning, fmt::format("{} turned away: {} connections are open", link->peer(), clients_.size()));
         link->send(wire::encode(wire::GoAway{wire::RefuseCode::busy, "this worker has no connection left"}));
         return link->close(true);
     }
     const uint64_t id = ++last_id_;
     clients_.emplace(id, std::make_unique<Client>(*this, id, std::move(link)));
     limit_handshake(id);
+}
+
+bool Server::make_place() {
+    const Instant now = network_.loop().now();
+    for (const auto& [id, client] : clients_) {  // in the order of their coming
+        if (client->established() || now - client->connected() < settings_.hello_grace) continue;
+        end(id, {Code::unavailable, "no HELLO yet, and others are waiting"});
+        return true;
+    }
+    return false;
+}
+
+void Server::tell(LogLevel level, const std::string& line) {
+    if (log_limit_.allow(network_.loop().now())) log_line(level, line);
 }
 
 void Server::limit_handshake(uint64_t id) {
@@ -63,7 +75,7 @@ void Server::limit_handshake(uint64_t id) {
 void Server::end(uint64_t id, const Status& error) {
     auto found = clients_.find(id);
     if (found == clients_.end()) return;
-    log_warning("{} dropped: {}", found->second->peer(), error.message());
+    tell(LogLevel::warning, fmt::format("{} dropped: {}", found->second->peer(), error.message()));
     found->second->close_with(wire::Session::goaway_for(error));
     forget(id);
 }
@@ -78,6 +90,7 @@ void Server::forget(uint64_t id) {
         left(request.cost);
     client.reset();
     schedule();
+    balance();
     check_drained();
 }
 
@@ -89,16 +102,74 @@ void Server::tick() {
     }
     for (const auto& [id, why] : ending)
         end(id, {Code::timeout, why});
+    if (now < short_of_memory_until_) relieve();
+    balance();
+    if (const size_t n = log_limit_.left_out(now)) log_warning("{} more lines about connections were left out", n);
     later(tick_time, [this] { tick(); });
 }
 
 // --- requests --------------------------------------------------------------------------------------------------------
 
-bool Server::has_room(const RequestCost& cost, uint64_t own_bytes) const {
+bool Server::has_room(const RequestCost& cost, const Client& client) {
     const uint64_t max_bytes = settings_.max_queued_payloads * caps_.max_payload;
-    return n_requests_ < settings_.max_requests && payload_bytes_ + cost.payload_bytes <= max_bytes &&
-           own_bytes + cost.payload_bytes <= max_bytes / 2;
+    if (n_requests_ >= settings_.max_requests || payload_bytes_ + cost.payload_bytes > max_bytes ||
+        client.payload_bytes() + cost.payload_bytes > max_bytes / 2) {
+        return false;
+    }
+    const uint64_t needed = cost.all_bytes();
+    if (client.has_requests() && client.held_bytes() + needed > settings_.max_peer_bytes / 2) return false;
+    const bool alone =
+        std::none_of(clients_.begin(), clients_.end(), [](const auto& entry) { return entry.second->has_requests(); });
+    if (alone || held_bytes() + needed <= settings_.max_peer_bytes) return true;
+    trim(&client);
+    if (held_bytes() + needed <= settings_.max_peer_bytes) return true;
+    short_of_memory_until_ = network_.loop().now() + 2 * settings_.pressure_limit;
+    return false;
 }
+
+// --- memory ----------------------------------------------------------------------------------------------------------
+
+uint64_t Server::held_bytes() const {
+    uint64_t held = computing_bytes_;
+    for (const auto& [id, client] : clients_)
+        held += client->held_bytes();
+    return held;
+}
+
+void Server::trim(const Client* receiving) {
+    for (auto& [id, client] : clients_) {
+        if (client.get() != receiving) client->trim();
+    }
+}
+
+void Server::balance() {
+    bool over = held_bytes() > settings_.max_peer_bytes;
+    if (over) {
+        trim(nullptr);
+        over = held_bytes() > settings_.max_peer_bytes;
+    }
+    // One is read on, or nothing might ever become free: the one that began first.
+    Client* first = nullptr;
+    for (auto& [id, client] : clients_) {
+        if (over && client->frame_begun() && (!first || *client->frame_begun() < *first->frame_begun()))
+            first = client.get();
+    }
+    if (over) short_of_memory_until_ = network_.loop().now() + 2 * settings_.pressure_limit;
+    for (auto& [id, client] : clients_)
+        client->hold_up(over && client->frame_begun() && client.get() != first);
+}
+
+void Server::relieve() {
+    const Instant now = network_.loop().now();
+    std::vector<uint64_t> late;
+    for (const auto& [id, client] : clients_) {
+        if (client->keeps_memory_too_long(now)) late.push_back(id);
+    }
+    for (uint64_t id : late)
+        end(id, {Code::timeout, "it is slow, and its memory is needed for others"});
+}
+
+// --- the queue -------------------------------------------------------------------------------------------------------
 
 void Server::queued(const RequestCost& cost) {
     ++n_requests_;
@@ -137,6 +208,7 @@ bool Server::start_next() {
         return true;
     }
     ++n_computing_;
+    computing_bytes_ += request.cost.all_bytes();
     computer_.start(std::move(request.job), [this, alive = alive_, id, header = request.header, cost = request.cost,
                                              arrived = request.arrived](ComputeOutcome outcome) {
         if (*alive) finished(id, header, cost, arrived, std::move(outcome));
@@ -147,6 +219,7 @@ bool Server::start_next() {
 void Server::finished(uint64_t id, const wire::FrameHeader& header, const RequestCost& cost, Instant arrived,
                       ComputeOutcome outcome) {
     --n_computing_;
+    computing_bytes_ -= cost.all_bytes();
     left(cost);
     // The next one first: sending this result need not hold it up.
     schedule();
@@ -156,6 +229,7 @@ void Server::finished(uint64_t id, const wire::FrameHeader& header, const Reques
         found->second->finish(header, cost, std::move(outcome), waited);
     }
     schedule();
+    balance();
     check_drained();
 }
 

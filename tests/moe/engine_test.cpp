@@ -2,12 +2,14 @@
 
 #include "moe/engine.h"
 
+#include "ggml.h"
 #include "moe/model_file.h"
 
 #include <cstring>
 #include <gtest/gtest.h>
 #include <list>
 #include <random>
+#include <set>
 
 namespace linkcpp::moe {
 namespace {
@@ -106,6 +108,128 @@ TEST_F(EngineTest, AnExpertAskedForManyTimesForOneRowIsComputedEachTime) {
         ASSERT_TRUE(loaded->compute(1, up, x, rows, experts, y).ok());
         for (size_t p = 0; p < n; ++p)
             ASSERT_EQ(std::memcmp(y.data() + p * 256, alone.data(), 256 * sizeof(float)), 0) << p << " of " << n;
+    }
+}
+
+// Halves of rows lie in memory with gaps, which not every operation of ggml can read.
+TEST_F(EngineTest, EveryOperationTakesHalvesOfRows) {
+    auto loaded = engine({tensor(Matrix::up, 32, 16, 4)});
+    std::vector<float> x(3 * 32, 0.5f);
+    const std::vector<uint32_t> row = {0, 1, 2}, expert = {3, 0, 1};
+    const auto compute = [&](std::vector<Step> steps) {
+        steps.insert(steps.begin(), {{Op::matmul, Matrix::up, 0, 0, {0, 0}},
+                                     {Op::first_half, Matrix::up, 1, 0, {0, 0}},
+                                     {Op::second_half, Matrix::up, 1, 0, {0, 0}}});
+        const Program program{false, std::move(steps)};
+        const auto shape = check_program(program, loaded->shapes(5));
+        if (!shape.ok()) return std::vector<float>();
+        std::vector<float> y(3 * static_cast<size_t>(shape->n_out));
+        const Status status = loaded->compute(5, program, x, row, expert, y);
+        EXPECT_TRUE(status.ok()) << describe(program) << ": " << status.message();
+        return y;
+    };
+    int n_computed = 0;
+    for (int op = 3; op <= 46; ++op) {
+        for (uint8_t a : {2, 3, 4}) {
+            Step step{static_cast<Op>(op), Matrix::up, a, static_cast<uint8_t>(op >= 30 ? 2 : 0), {0, 0}};
+            if (op == 21 || op == 22 || op == 45) step.p = {0.25f, 2.0f};
+            if (op == 46) step.p[0] = 7.0f;
+            const Step clamped{Op::clamp, Matrix::up, 3, 0, {-1, 1}};
+            n_computed += compute({clamped, step}).empty() ? 0 : 1;
+        }
+    }
+    EXPECT_EQ(n_computed, 3 * 21);
+    const std::vector<float> half = compute({{Op::first_half, Matrix::up, 1, 0, {0, 0}}});
+    std::vector<float> expected = half;
+    for (float& value : expected)
+        value = value * 2.0f + 1.0f;
+    EXPECT_EQ(compute({{Op::scale, Matrix::up, 2, 0, {2, 1}}}), expected);
+}
+
+// Whatever a peer's program does with values of whatever shape: rows or an error, never the end of the process.
+TEST_F(EngineTest, AnyProgramThatIsCheckedIsComputed) {
+    const auto quantised = [&](Matrix matrix, int64_t n_in_row, int64_t n_rows) {
+        ExpertTensor weights = tensor(matrix, n_in_row, n_rows, 4);
+        weights.type = GGML_TYPE_Q4_0;
+        weights.slab_bytes = static_cast<uint64_t>(n_rows) * ggml_row_size(GGML_TYPE_Q4_0, n_in_row);
+        weights.data = weights.data.first(4 * static_cast<size_t>(weights.slab_bytes));
+        return weights;
+    };
+    const auto bias = [&](Matrix matrix, int64_t width) {
+        ExpertTensor values = tensor(matrix, width, 1, 4);
+        values.name.kind.role = Role::bias;
+        return values;
+    };
+    auto loaded = engine({quantised(Matrix::up, 64, 32), tensor(Matrix::gate, 64, 32, 4),
+                          quantised(Matrix::gate_up, 64, 64), tensor(Matrix::down, 32, 64, 4), bias(Matrix::up, 32),
+                          bias(Matrix::gate_up, 64), bias(Matrix::down, 64)});
+    const LayerShapes shapes = loaded->shapes(5);
+    const std::vector<float> x(3 * 64, 0.25f);
+    const std::vector<uint32_t> regular = {0, 0, 1, 1, 2, 2}, mixed = {2, 0, 0, 1, 1, 1}, expert = {3, 1, 0, 2, 3, 0};
+    const auto number = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
+    std::set<Op> seen;
+    for (int i = 0; i < 400; ++i) {
+        Program program{false, {{Op::matmul, static_cast<Matrix>(number(3)), 0, 0, {0, 0}}}};
+        const size_t n_steps = 2 + static_cast<size_t>(number(20));
+        for (int attempt = 0; attempt < 2000 && program.steps.size() < n_steps; ++attempt) {
+            const auto op = static_cast<Op>(1 + number(46));
+            const int n_values = static_cast<int>(program.steps.size()) + 1;
+            Step step{op,
+                      static_cast<Matrix>(op <= Op::add_bias ? number(4) : 0),
+                      static_cast<uint8_t>(number(n_values)),
+                      static_cast<uint8_t>(op >= Op::mul ? number(n_values) : 0),
+                      {0, 0}};
+            if (op == Op::clamp || op == Op::scale || op == Op::swiglu_oai) step.p = {2.0f, -1.0f};
+            if (op == Op::swiglu_clamp) step.p[0] = 1.0f;
+            program.steps.push_back(step);
+            if (!check_program(program, shapes).ok()) program.steps.pop_back();
+        }
+        for (const Step& step : program.steps)
+            seen.insert(step.op);
+        const auto widths = check_program(program, shapes);
+        ASSERT_TRUE(widths.ok());
+        std::vector<float> y(6 * static_cast<size_t>(widths->n_out));
+        for (const auto& row : {regular, mixed}) {
+            const Status status = loaded->compute(5, program, x, row, expert, y);
+            EXPECT_TRUE(status.ok()) << describe(program) << ": " << status.message();
+        }
+    }
+    EXPECT_EQ(seen.size(), 23u) << "every operation occurred";
+}
+
+// A file may say any type; what comes of it is rows or an error, never the end of the process.
+TEST_F(EngineTest, EveryTensorTypeIsComputedOrRefused) {
+    int n_computed = 0, n_refused = 0;
+    for (int type = 0; type < GGML_TYPE_COUNT; ++type) {
+        if (ggml_blck_size(static_cast<ggml_type>(type)) <= 0) continue;
+        ExpertTensor weights = tensor(Matrix::up, 256, 8, 4);
+        weights.type = type;
+        weights.slab_bytes = 8 * ggml_row_size(static_cast<ggml_type>(type), 256);
+        const Bytes zeros(4 * weights.slab_bytes);
+        weights.data = zeros;
+        auto loaded = Engine::load(device, {weights});
+        n_refused += loaded.ok() ? 0 : 1;
+        if (!loaded.ok()) continue;
+        std::vector<float> x(2 * 256, 1.0f), y(2 * 8);
+        const std::vector<uint32_t> row = {0, 1}, expert = {3, 1};
+        const Status status = (*loaded)->compute(5, up, x, row, expert, y);
+        EXPECT_TRUE(status.ok()) << ggml_type_name(static_cast<ggml_type>(type)) << ": " << status.message();
+        ++n_computed;
+    }
+    EXPECT_GE(n_computed, 20);
+    EXPECT_GE(n_refused, 3) << "integers are no weights";
+}
+
+TEST_F(EngineTest, ABiasOfAnotherWidthThanItsMatrixIsCorrupt) {
+    const ExpertTensor weights = tensor(Matrix::up, 32, 8, 4);
+    for (int64_t width : {8, 7, 16}) {
+        ExpertTensor bias = tensor(Matrix::up, width, 1, 4);
+        bias.name.kind.role = Role::bias;
+        const auto loaded = Engine::load(device, {bias, weights});
+        EXPECT_EQ(loaded.ok(), width == 8);
+        if (!loaded.ok()) {
+            EXPECT_EQ(loaded.status().code(), Code::corrupt) << loaded.status().message();
+        }
     }
 }
 

@@ -91,6 +91,23 @@ TEST(Program, AParameterThatIsNotANumberIsRefused) {
     EXPECT_TRUE(decode_program(encode_program(program)).ok()) << "a clamp may be open to one side";
 }
 
+TEST(Program, ANegativeZeroIsNoSecondEncodingOfAnUnusedParameter) {
+    Program program = swiglu();
+    program.steps[0].p[1] = -0.0f;
+    EXPECT_EQ(decode_program(encode_program(program)).status().code(), Code::corrupt);
+}
+
+TEST(Program, SaysHowManyNumbersOfARowAreAliveAtATime) {
+    EXPECT_EQ(check_program(swiglu(), shapes())->n_live, 3 * 24) << "up, gate and their product";
+    // All of 62 copies are needed in the end.
+    Program hoarder{false, {{Op::matmul, Matrix::up, 0, 0, {0, 0}}}};
+    for (uint8_t i = 1; i <= 31; ++i)
+        hoarder.steps.push_back({Op::silu, Matrix::up, i, 0, {0, 0}});
+    for (uint8_t i = 1; i <= 31; ++i)
+        hoarder.steps.push_back({Op::add, Matrix::up, static_cast<uint8_t>(31 + i), i, {0, 0}});
+    EXPECT_GE(check_program(hoarder, shapes())->n_live, 31 * 24);
+}
+
 TEST(Program, CheckedAgainstALayer) {
     const auto widths = check_program(swiglu(), shapes());
     ASSERT_TRUE(widths.ok()) << widths.status().message();
@@ -120,6 +137,29 @@ TEST(Program, WidthsMustFit) {
                          {Op::add, Matrix::up, 1, 2, {0, 0}}}));
     EXPECT_TRUE(refused({{Op::matmul, Matrix::down, 0, 0, {0, 0}}, {Op::matmul, Matrix::up, 0, 0, {0, 0}}}))
         << "x has one width";
+}
+
+TEST(Program, TheInputRowIsMultipliedByMatricesOnly) {
+    LayerShapes square;
+    square.matrix[0] = {true, true, 8, 8};
+    const Step matmul{Op::matmul, Matrix::up, 0, 0, {0, 0}};
+    for (const Step& step : {Step{Op::silu, Matrix::up, 0, 0, {0, 0}}, Step{Op::add_bias, Matrix::up, 0, 0, {0, 0}},
+                             Step{Op::first_half, Matrix::up, 0, 0, {0, 0}}, Step{Op::mul, Matrix::up, 0, 1, {0, 0}},
+                             Step{Op::swiglu, Matrix::up, 1, 0, {0, 0}}}) {
+        EXPECT_EQ(check_program({false, {matmul, step}}, square).status().code(), Code::invalid_argument);
+    }
+    EXPECT_TRUE(check_program({false, {matmul, {Op::matmul, Matrix::up, 0, 0, {0, 0}}}}, square).ok());
+}
+
+TEST(Program, MatricesOfImpossibleWidthsAreRefused) {
+    for (int64_t width : {int64_t{0}, int64_t{-8}, INT64_MAX, INT64_MIN}) {
+        for (const auto& [in, out] : {std::pair(width, int64_t{8}), std::pair(int64_t{8}, width)}) {
+            LayerShapes shapes;
+            shapes.matrix[0] = {true, true, in, out};
+            const Program program{false, {{Op::matmul, Matrix::up, 0, 0, {0, 0}}, {Op::sqr, Matrix::up, 1, 0, {0, 0}}}};
+            EXPECT_EQ(check_program(program, shapes).status().code(), Code::invalid_argument) << in << " " << out;
+        }
+    }
 }
 
 TEST(Program, HalvesNeedAnEvenWidth) {

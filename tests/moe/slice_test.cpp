@@ -286,6 +286,150 @@ TEST_F(DamagedSlice, WithATensorOfAnotherLayer) {
     expect_refused(Code::corrupt, "outside of the slice's layers");
 }
 
+/// One field of a slice file at a time.
+struct SliceDamage {
+    const char* name;
+    void (*damage)(GgufBytes& slice);
+    Code code;
+};
+void PrintTo(const SliceDamage& damage, std::ostream* out) { *out << damage.name; }
+
+class DamagedSliceField : public DamagedSlice, public testing::WithParamInterface<SliceDamage> {};
+
+TEST_P(DamagedSliceField, IsRefused) {
+    GetParam().damage(slice_);
+    expect_refused(GetParam().code, "");
+}
+
+void set(GgufBytes& slice, const char* key, uint32_t value) { slice.without(key).u32(key, value); }
+void set_text(GgufBytes& slice, const std::string& key, const std::string& text) { slice.without(key).text(key, text); }
+void set_digests(GgufBytes& slice, const std::vector<std::string>& digests) {
+    const std::string key = slice_key::digests("blk.1.ffn_up_exps.weight");
+    ByteWriter value;
+    value.u32(static_cast<uint32_t>(GgufType::string));
+    value.u64(digests.size());
+    for (const std::string& digest : digests)
+        GgufBytes::put_string(value, digest);
+    slice.without(key).field(key, GgufType::array, value.take());
+}
+GgufBytes::Tensor& up(GgufBytes& slice) {
+    for (GgufBytes::Tensor& tensor : slice.tensors) {
+        if (tensor.name == "blk.1.ffn_up_exps.weight") return tensor;
+    }
+    return slice.tensors.front();
+}
+const std::string some_digest(64, '0');
+
+// The slice holds experts 1 to 2 of layer 1.
+INSTANTIATE_TEST_SUITE_P(
+    All, DamagedSliceField,
+    testing::Values(
+        SliceDamage{"magic", [](GgufBytes& s) { s.magic = "GGUX"; }, Code::invalid_argument},
+        SliceDamage{"gguf_version", [](GgufBytes& s) { s.version = 99; }, Code::unsupported},
+        SliceDamage{"count_of_metadata_less", [](GgufBytes& s) { s.n_fields = s.fields.size() - 1; }, Code::corrupt},
+        SliceDamage{"count_of_metadata_largest", [](GgufBytes& s) { s.n_fields = UINT64_MAX; }, Code::corrupt},
+        SliceDamage{"count_of_tensors_more", [](GgufBytes& s) { s.n_tensors = s.tensors.size() + 1; }, Code::corrupt},
+        SliceDamage{"count_of_tensors_largest", [](GgufBytes& s) { s.n_tensors = UINT64_MAX; }, Code::corrupt},
+        SliceDamage{"version_zero", [](GgufBytes& s) { set(s, slice_key::version, 0); }, Code::unsupported},
+        SliceDamage{"version_text", [](GgufBytes& s) { set_text(s, slice_key::version, "1"); }, Code::invalid_argument},
+        SliceDamage{"layer_begin_text", [](GgufBytes& s) { set_text(s, slice_key::layer_begin, "1"); }, Code::corrupt},
+        SliceDamage{"layer_end_before_begin", [](GgufBytes& s) { set(s, slice_key::layer_end, 0); }, Code::corrupt},
+        SliceDamage{"layer_end_largest", [](GgufBytes& s) { set(s, slice_key::layer_end, UINT32_MAX); }, Code::corrupt},
+        SliceDamage{"expert_begin_another", [](GgufBytes& s) { set(s, slice_key::expert_begin, 2); }, Code::corrupt},
+        SliceDamage{"expert_begin_largest", [](GgufBytes& s) { set(s, slice_key::expert_begin, UINT32_MAX); },
+                    Code::corrupt},
+        SliceDamage{"expert_end_largest", [](GgufBytes& s) { set(s, slice_key::expert_end, UINT32_MAX); },
+                    Code::corrupt},
+        SliceDamage{"experts_moved",
+                    [](GgufBytes& s) { set(s, slice_key::expert_begin, 0), set(s, slice_key::expert_end, 2); },
+                    Code::corrupt},
+        SliceDamage{"n_expert_zero", [](GgufBytes& s) { set(s, slice_key::n_expert, 0); }, Code::corrupt},
+        SliceDamage{"n_expert_largest", [](GgufBytes& s) { set(s, slice_key::n_expert, UINT32_MAX); }, Code::corrupt},
+        SliceDamage{"n_expert_used_largest", [](GgufBytes& s) { set(s, slice_key::n_expert_used, UINT32_MAX); },
+                    Code::corrupt},
+        SliceDamage{"n_embd_largest", [](GgufBytes& s) { set(s, slice_key::n_embd, UINT32_MAX); }, Code::corrupt},
+        SliceDamage{"n_embd_negative",
+                    [](GgufBytes& s) {
+                        s.without(slice_key::n_embd).field(slice_key::n_embd, GgufType::i32, {255, 255, 255, 255});
+                    },
+                    Code::corrupt},
+        SliceDamage{"fingerprint_short", [](GgufBytes& s) { set_text(s, slice_key::fingerprint, "00"); },
+                    Code::corrupt},
+        SliceDamage{"fingerprint_number", [](GgufBytes& s) { set(s, slice_key::fingerprint, 1); }, Code::corrupt},
+        SliceDamage{"digest_long", [](GgufBytes& s) { set_text(s, slice_key::digest, some_digest + "0"); },
+                    Code::corrupt},
+        SliceDamage{"digest_upper_case", [](GgufBytes& s) { set_text(s, slice_key::digest, std::string(64, 'A')); },
+                    Code::corrupt},
+        SliceDamage{"digest_number", [](GgufBytes& s) { set(s, slice_key::digest, 1); }, Code::corrupt},
+        SliceDamage{"slab_digests_none", [](GgufBytes& s) { set_digests(s, {}); }, Code::corrupt},
+        SliceDamage{"slab_digests_one_less", [](GgufBytes& s) { set_digests(s, {some_digest}); }, Code::corrupt},
+        SliceDamage{"slab_digests_one_more",
+                    [](GgufBytes& s) {
+                        set_digests(s, {some_digest, some_digest, some_digest});
+                    },
+                    Code::corrupt},
+        SliceDamage{"slab_digests_no_digests",
+                    [](GgufBytes& s) {
+                        set_digests(s, {"", ""});
+                    },
+                    Code::corrupt},
+        SliceDamage{"slab_digests_of_other_slabs",
+                    [](GgufBytes& s) {
+                        set_digests(s, {some_digest, some_digest});
+                    },
+                    Code::corrupt},
+        SliceDamage{"slab_digests_number",
+                    [](GgufBytes& s) { set(s, slice_key::digests("blk.1.ffn_up_exps.weight").c_str(), 1); },
+                    Code::corrupt},
+        SliceDamage{"tensor_of_more_experts",
+                    [](GgufBytes& s) {
+                        up(s).ne = {8, 3, 4};
+                    },
+                    Code::corrupt},
+        SliceDamage{"tensor_without_experts",
+                    [](GgufBytes& s) {
+                        up(s).ne = {8, 6, 0};
+                    },
+                    Code::corrupt},
+        SliceDamage{"tensor_turned_round",
+                    [](GgufBytes& s) {
+                        up(s).ne = {6, 8, 2};
+                    },
+                    Code::corrupt},
+        SliceDamage{"tensor_of_another_type", [](GgufBytes& s) { up(s).type = 26; }, Code::corrupt},
+        SliceDamage{"tensor_of_a_smaller_type", [](GgufBytes& s) { up(s).type = 1; }, Code::corrupt},
+        SliceDamage{"tensor_type_negative", [](GgufBytes& s) { up(s).type = -1; }, Code::unsupported},
+        SliceDamage{"tensor_type_largest", [](GgufBytes& s) { up(s).type = INT32_MAX; }, Code::unsupported},
+        SliceDamage{"tensor_size_negative",
+                    [](GgufBytes& s) {
+                        up(s).ne = {-8, 6, 2};
+                    },
+                    Code::corrupt},
+        SliceDamage{"tensor_size_largest",
+                    [](GgufBytes& s) {
+                        up(s).ne = {INT64_MAX, 6, 2};
+                    },
+                    Code::corrupt},
+        SliceDamage{"tensor_with_no_dimensions", [](GgufBytes& s) { up(s).n_dims = 0; }, Code::corrupt},
+        SliceDamage{"tensor_with_five_dimensions", [](GgufBytes& s) { up(s).n_dims = 5; }, Code::corrupt},
+        SliceDamage{"tensor_with_a_fourth_dimension",
+                    [](GgufBytes& s) {
+                        up(s).ne = {8, 3, 2, 2};
+                    },
+                    Code::corrupt},
+        SliceDamage{"tensor_offset_largest", [](GgufBytes& s) { up(s).offset = UINT64_MAX; }, Code::corrupt},
+        SliceDamage{"tensor_offset_zero_twice", [](GgufBytes& s) { s.tensors.back().offset = 0; }, Code::corrupt},
+        SliceDamage{"tensor_name_empty", [](GgufBytes& s) { up(s).name = ""; }, Code::corrupt},
+        SliceDamage{"tensor_name_of_another_spelling", [](GgufBytes& s) { up(s).name = "blk.01.ffn_up_exps.weight"; },
+                    Code::corrupt},
+        SliceDamage{"tensor_name_of_a_huge_layer",
+                    [](GgufBytes& s) { up(s).name = "blk.99999999999.ffn_up_exps.weight"; }, Code::corrupt},
+        SliceDamage{"tensor_name_too_long", [](GgufBytes& s) { up(s).name = std::string(64, 'n'); }, Code::corrupt},
+        SliceDamage{"tensor_name_twice", [](GgufBytes& s) { up(s).name = s.tensors.back().name; }, Code::corrupt},
+        SliceDamage{"alignment_zero", [](GgufBytes& s) { set(s, "general.alignment", 0); }, Code::corrupt},
+        SliceDamage{"alignment_odd", [](GgufBytes& s) { set(s, "general.alignment", 33); }, Code::corrupt}),
+    [](const auto& test) { return test.param.name; });
+
 TEST(SliceWriter, RangesThatTheModelDoesNotHaveAreRefused) {
     auto model = ModelFile::open(test::capitals_model());
     ASSERT_TRUE(model.ok());

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <atomic>
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <set>
 #include <sys/socket.h>
@@ -348,6 +349,39 @@ TEST_F(Tcp, stop_with_open_links_and_pending_work_is_clean) {
     });
     network.stop();
     network.stop();
+}
+
+// Whoever is turned away gets a last word, but does not keep a file descriptor for long by never closing.
+TEST_F(Tcp, connections_that_are_closing_are_bounded) {
+    const auto n_files = [] {
+        return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                             std::filesystem::directory_iterator());
+    };
+    constexpr int n_strangers = 500, n_most = 256;
+    std::atomic<int> n_accepted = 0;
+    const Address address = listen([&](std::unique_ptr<Link> link) {
+        link->send({'n', 'o'});
+        link->close(true);
+        ++n_accepted;
+    });
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(address.port);
+    const auto before = n_files();
+    std::vector<int> strangers;
+    for (int i = 0; i < n_strangers; ++i) {
+        strangers.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        ASSERT_EQ(::connect(strangers.back(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    }
+    ASSERT_TRUE(wait_for([&] { return n_accepted == n_strangers; }));
+    on_loop([&] { EXPECT_LE(n_files(), before + n_strangers + n_most); });
+    for (int stranger : strangers) {
+        char word[8];
+        EXPECT_EQ(recv(stranger, word, sizeof(word), 0), 2) << "the last word came";
+        close(stranger);
+    }
+    EXPECT_TRUE(network.flush(20s));
 }
 
 }  // namespace
