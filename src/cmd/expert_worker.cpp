@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cmd/progress.h"
 #include "cmd/units.h"
+#include "cmd/values.h"
 #include "net/tcp.h"
 #include "worker/compute_thread.h"
 #include "worker/server.h"
@@ -12,6 +13,7 @@
 #include <csignal>
 #include <fmt/format.h>
 #include <future>
+#include <ggml.h>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -190,8 +192,16 @@ int main(int argc, char** argv) {
     app.add_flag("--list-devices", options.list_devices, "Show the devices and end");
     app.add_option("--threads", options.n_threads, "Threads that compute (default: all cores)")
         ->check(CLI::Range(1, 512));
-    app.add_option("--max-memory", options.max_memory, "Memory that the experts may take, e.g. 2GB or 512MiB")
-        ->transform(CLI::AsSizeValue(true))
+    app.add_option("--max-memory", options.max_memory,
+                   "Memory that the experts may take, e.g. 2GB or 512MiB; 0: no limit")
+        ->transform(CLI::Validator(
+            [](std::string& text) {
+                const auto bytes = cmd::parse_size(text);
+                if (!bytes.ok()) return bytes.status().message();
+                text = std::to_string(*bytes);
+                return std::string();
+            },
+            ""))
         ->type_name("SIZE");
     app.add_flag("--insecure", options.insecure, "Listen beyond loopback, without encryption or authentication");
     app.add_flag("--json", options.json, "Say what is served as one line of JSON");
@@ -201,6 +211,14 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
+    }
+    // ggml tells what it loads and repacks; that is for who asks.
+    if (!options.verbose) {
+        ggml_log_set(
+            [](ggml_log_level level, const char* text, void*) {
+                if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+            },
+            nullptr);
     }
     set_log_level(options.verbose ? LogLevel::debug : options.quiet ? LogLevel::error : LogLevel::info);
     if (options.list_devices) return list_devices();
