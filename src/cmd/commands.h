@@ -17,6 +17,7 @@ void add_inspect(CLI::App& app, int& exit_code);
 void add_slice(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
+void add_doctor(CLI::App& app, int& exit_code);
 /// `for_server`: the words of the command line that are not ours (see split_serve_words).
 void add_serve(CLI::App& app, int& exit_code, std::vector<std::string> for_server);
 void add_trace(CLI::App& app, int& exit_code);

@@ -4,6 +4,7 @@
 #include "cmd/progress.h"
 #include "cmd/units.h"
 #include "cmd/values.h"
+#include "moe/engine.h"
 #include "net/tcp.h"
 #include "worker/compute_thread.h"
 #include "worker/server.h"
@@ -13,7 +14,6 @@
 #include <csignal>
 #include <fmt/format.h>
 #include <future>
-#include <ggml.h>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -212,14 +212,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     }
-    // ggml tells what it loads and repacks; that is for who asks.
-    if (!options.verbose) {
-        ggml_log_set(
-            [](ggml_log_level level, const char* text, void*) {
-                if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-            },
-            nullptr);
-    }
+    if (!options.verbose) moe::silence_ggml();
     set_log_level(options.verbose ? LogLevel::debug : options.quiet ? LogLevel::error : LogLevel::info);
     if (options.list_devices) return list_devices();
     if (!*serve_option || options.models.empty()) {
