@@ -49,6 +49,7 @@ bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) {
     switch (op->op) {
         case GGML_OP_NONE: return is_ours(op);  // a weight of ours: the scheduler asks where it lies
         case GGML_OP_MUL_MAT_ID:
+            if (is_kept(op->src[0]) && std::strstr(op->src[0]->name, ".lora_") != nullptr) return true;
             if (!is_ours(op->src[0]) || !wants(op->src[0], moe::Role::weight)) return false;
             Runtime::get().expert_tensors_seen = true;
             return true;
