@@ -71,7 +71,7 @@ int run(const Options& options) {
         const std::string& loaded = options.backbone.empty() ? options.model : options.backbone;
         const Setup setup{options.model, options.backbone, config->for_file(loaded), options.n_threads};
         if (!loaded.empty()) check_files(setup, findings);
-        if (!loaded.empty()) check_workers(setup, findings);
+        check_workers(setup, findings);
         check_machine(setup, findings);
     } else {
         findings.push_back({Level::problem, "config", config.status().message(), "see docs/PLUGIN.md"});

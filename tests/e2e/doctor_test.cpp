@@ -70,6 +70,11 @@ TEST_F(Doctor, FindsADeadAddressAndWhatNobodyHolds) {
     const Report full = examine({"-m", capitals_model(), "--workers", all_workers()});
     EXPECT_EQ(full.exit_code, 0);
     EXPECT_EQ(full.level("coverage", "experts 8:16 of layers 2:4"), "warning");
+    // Without a model there is nothing to compare slices with; who is there can be said all the same.
+    const Report bare = examine({"--workers", all_workers() + ",127.0.0.1:1"});
+    EXPECT_EQ(bare.level("worker " + addresses[0], "answers"), "ok");
+    EXPECT_EQ(bare.level("worker 127.0.0.1:1", ""), "problem");
+    EXPECT_EQ(bare.level("worker " + addresses[0], "not of this model"), "");
     // Layers that are not to go remote need no worker.
     EXPECT_EQ(
         examine({"-m", capitals_model(), "--workers", all_workers(), "--layers", "0:2"}).level("coverage", "every"),
