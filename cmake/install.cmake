@@ -6,7 +6,7 @@ include(GNUInstallDirs)
 set(linkcpp_home lib/linkcpp)
 
 set(linkcpp_own "")
-foreach(target linkcpp linkcpp-expert-worker linkcpp-hub ggml-linkcpp)
+foreach(target linkcpp linkcpp-expert-worker linkcpp-hub ggml-linkcpp linkcpp-preload)
   if(TARGET ${target})
     list(APPEND linkcpp_own ${target})
   endif()

@@ -44,7 +44,7 @@ Model* local_model(BackendContext& context, const ggml_cgraph* graph, int begin,
     for (int i = begin; i < end; ++i) {
         const ggml_tensor* node = graph->nodes[i];
         for (const ggml_tensor* source : {node->src[0], node->src[1]}) {
-            if (is_ours(source)) model = &model_of(source->buffer);
+            if (is_ours(source) && !is_kept(source)) model = &model_of(source->buffer);
         }
     }
     return model;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 #include <algorithm>
+#include <cstring>
 #include <sys/mman.h>
 
 namespace linkcpp::backend {
@@ -13,6 +14,7 @@ namespace {
 struct BufferContext {
     void* base = nullptr;
     size_t size = 0;
+    bool readable = false;  // holds tensors that are no experts, with their data
     Model model;
 };
 
@@ -26,8 +28,21 @@ void free_buffer(ggml_backend_buffer_t buffer) {
 
 void* get_base(ggml_backend_buffer_t buffer) { return context_of(buffer).base; }
 
+/// A LoRA adapter for experts puts its matrices where the experts are. They are small, nobody else has them, and are kept.
+/// Only what is written to takes memory.
+bool keeps(ggml_backend_buffer_t buffer, const ggml_tensor* tensor) {
+    if (moe::ExpertTensorName::parse(tensor->name)) return false;
+    BufferContext& context = context_of(buffer);
+    if (!context.readable) context.readable = mprotect(context.base, context.size, PROT_READ | PROT_WRITE) == 0;
+    return context.readable;
+}
+
 void set_tensor(ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* data, size_t offset, size_t size) {
-    // The loader sets whole tensors. Anything else (an adapter, a tool that edits weights) would be lost here.
+    if (keeps(buffer, tensor)) {
+        std::memcpy(static_cast<char*>(tensor->data) + offset, data, size);
+        return;
+    }
+    // The loader sets whole tensors. Anything else (a tool that edits weights) would be lost here.
     if (offset != 0 || size != ggml_nbytes(tensor)) {
         log_error("{}: a part of an expert tensor was written; linkcpp does not keep it, results would be wrong. Run "
                   "without linkcpp for this.",
@@ -37,7 +52,11 @@ void set_tensor(ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* d
     context_of(buffer).model.tensor_loaded(tensor, {static_cast<const uint8_t*>(data), size});
 }
 
-void get_tensor(ggml_backend_buffer_t, const ggml_tensor* tensor, void* data, size_t, size_t size) {
+void get_tensor(ggml_backend_buffer_t buffer, const ggml_tensor* tensor, void* data, size_t offset, size_t size) {
+    if (keeps(buffer, tensor)) {
+        std::memcpy(data, static_cast<const char*>(tensor->data) + offset, size);
+        return;
+    }
     log_error("{}: its bytes are asked for, but experts are not kept in memory", tensor->name);
     std::memset(data, 0, size);
 }
@@ -94,6 +113,8 @@ ggml_backend_buffer_type_t expert_buffer_type() {
     static ggml_backend_buffer_type type = {type_interface, visible_device(), nullptr};
     return &type;
 }
+
+bool is_kept(const ggml_tensor* tensor) { return is_ours(tensor) && !moe::ExpertTensorName::parse(tensor->name); }
 
 Model& model_of(ggml_backend_buffer_t buffer) { return context_of(buffer).model; }
 

@@ -8,6 +8,8 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace linkcpp::backend {
@@ -20,6 +22,7 @@ enum class Fallback {
 
 /// One line of statistics: the routed experts of one layer for one batch.
 struct LayerStats {
+    std::string_view model;  ///< its file's name, "" where that is not known; valid during the call
     int layer = 0;
     uint32_t n_tokens = 0, n_pairs = 0, pairs_remote = 0, pairs_local = 0;
     Duration elapsed{};
@@ -35,16 +38,32 @@ struct Totals {
     std::map<std::string, std::string> class_by_worker;
 };
 
-struct Config {
-    std::string error;  ///< not empty: the settings make no sense, every decode fails with this
+/// What one model of the process is computed with.
+struct ModelSettings {
     std::vector<net::Address> workers;
     int layer_begin = 0, layer_end = INT32_MAX;  ///< layers whose experts may go remote
     Fallback fallback = Fallback::automatic;
     dispatch::SplitMode split = dispatch::SplitMode::exact;
-    std::string model_path;                           ///< file with the local weights; empty: the file that was loaded
-    uint64_t expert_cache_bytes = 2ull << 30;         ///< local experts kept for fallback
-    int n_threads = 0;                                ///< for local experts; 0: as the host process says
-    std::function<void(const LayerStats&)> on_layer;  ///< called by the computing thread after each layer
+    std::string model_path;                    ///< file with the local weights; empty: the file that was loaded
+    uint64_t expert_cache_bytes = 2ull << 30;  ///< local experts kept for fallback
+
+    bool covers(int layer) const { return layer >= layer_begin && layer < layer_end; }
 };
+
+struct Config {
+    std::string error;                                          ///< not empty: every decode fails with this
+    ModelSettings defaults;                                     ///< of a model that none of `models` names
+    std::vector<std::pair<std::string, ModelSettings>> models;  ///< by a pattern of the file's name; the first counts
+    int n_threads = 0;                                          ///< for local experts; 0: as the host process says
+    std::function<void(const LayerStats&)> on_layer;            ///< called by the computing thread after each layer
+
+    /// The settings of the model in `path`; "" where the file is not known.
+    const ModelSettings& for_file(std::string_view path) const;
+    /// May experts of this layer go remote in any model? All that can be asked before a model has a name.
+    bool any_covers(int layer) const;
+};
+
+/// The last component of a path.
+std::string file_name(std::string_view path);
 
 }  // namespace linkcpp::backend

@@ -38,17 +38,18 @@ ggml_backend_t init_backend(ggml_backend_dev_t, const char*) {
     return new_backend();
 }
 
-/// Layers outside the configured range keep their weights where a stock run has them.
+/// Layers that no model's settings let go remote keep their weights where a stock run has them. The loader asks before
+/// anything tells which model this is; a layer that another model's settings let through is computed here (model.cpp).
 bool wants(const ggml_tensor* weight, moe::Role role) {
     const auto name = moe::ExpertTensorName::parse(weight->name);
-    const Config& config = Runtime::get().config();
-    return name && name->kind.role == role && name->layer >= config.layer_begin && name->layer < config.layer_end;
+    return name && name->kind.role == role && Runtime::get().config().any_covers(name->layer);
 }
 
 bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) {
     switch (op->op) {
         case GGML_OP_NONE: return is_ours(op);  // a weight of ours: the scheduler asks where it lies
         case GGML_OP_MUL_MAT_ID:
+            if (is_kept(op->src[0]) && std::strstr(op->src[0]->name, ".lora_") != nullptr) return true;
             if (!is_ours(op->src[0]) || !wants(op->src[0], moe::Role::weight)) return false;
             Runtime::get().expert_tensors_seen = true;
             return true;

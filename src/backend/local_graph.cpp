@@ -1,6 +1,7 @@
 // Nodes that no region covers are computed here, by ggml's CPU backend, in place. Where they use expert weights (which
 // our buffers do not hold), a copy of the node is computed with the same weights in the buffer type of a stock run.
 
+#include "backend/buffer.h"
 #include "backend/model.h"
 #include "base/log.h"
 
@@ -39,7 +40,7 @@ Status Model::compute_locally(const ggml_cgraph* graph, int begin, int end) {
     for (int i = begin; i < end; ++i) {
         ggml_tensor* node = graph->nodes[i];
         const int weight_at = node->op == GGML_OP_MUL_MAT_ID ? 0 : node->op == GGML_OP_ADD_ID ? 1 : -1;
-        if (weight_at >= 0 && is_ours(node->src[weight_at])) {
+        if (weight_at >= 0 && is_ours(node->src[weight_at]) && !is_kept(node->src[weight_at])) {
             const auto name = moe::ExpertTensorName::parse(node->src[weight_at]->name);
             if (!name) return {Code::unsupported, std::string("operation on ") + node->src[weight_at]->name};
             auto layer = whole_layer(name->layer);

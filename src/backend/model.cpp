@@ -28,20 +28,19 @@ void Model::tensor_loaded(const ggml_tensor* tensor, ByteSpan data) {
 }
 
 Status Model::check_configuration() const {
-    const Config& config = Runtime::get().config();
-    if (config.fallback == Fallback::local && !fallback_) {
+    if (settings_.fallback == Fallback::local && !fallback_) {
         return {Code::invalid_argument,
                 "local experts are asked for, but there are none: " + source_.no_weights_reason()};
     }
     if (!source_.is_sparse()) return {};
     // The loader left the other layers to the CPU, which would take their holes for weights.
     for (const auto& [layer, n_expert] : source_.layers()) {
-        if (layer < config.layer_begin || layer >= config.layer_end) {
+        if (!settings_.covers(layer)) {
             return {
                 Code::invalid_argument,
                 fmt::format("layer {} is outside the layers that may go remote ({}:{}), but the model is a backbone "
                             "file without experts; use the full model, or let all layers go remote",
-                            layer, config.layer_begin, config.layer_end)};
+                            layer, settings_.layer_begin, settings_.layer_end)};
         }
     }
     return {};
@@ -49,14 +48,21 @@ Status Model::check_configuration() const {
 
 void Model::prepare() {
     const Config& config = Runtime::get().config();
-    source_.seal(config.model_path);
-    fallback_ = config.fallback != Fallback::none && source_.has_weights();
+    settings_ = config.for_file(source_.loaded_path());
+    name_ = file_name(source_.loaded_path());
+    if (name_.empty() && !config.models.empty()) {
+        log_warning(
+            "the model was loaded without mmap, so the name of its file is not known: it gets the default settings");
+    }
+    source_.seal(settings_.model_path);
+    fallback_ = settings_.fallback != Fallback::none && source_.has_weights();
     unusable_ = check_configuration();
 
     std::string numeric_class;
     if (auto device = local_device(); device.ok()) {
         numeric_class = (*device)->numeric_class();
-        if (source_.has_weights()) local_ = std::make_unique<LocalExperts>(source_, *device, config.expert_cache_bytes);
+        if (source_.has_weights())
+            local_ = std::make_unique<LocalExperts>(source_, *device, settings_.expert_cache_bytes);
     } else {
         log_warning("{}", device.status().message());
     }
@@ -64,12 +70,12 @@ void Model::prepare() {
     settings.build =
         std::string("linkcpp ") + LINKCPP_VERSION + ", ggml " + ggml_version() + " (" + ggml_commit() + ")";
     settings.numeric_class = numeric_class;
-    settings.split = config.split;
+    settings.split = settings_.split;
     network_ = Runtime::get().network();
     if (!unusable_.ok()) return;
     admission_ = std::make_unique<Admission>(source_, local_.get(), numeric_class);
     dispatcher_ =
-        std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), config.workers, admission_.get());
+        std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), settings_.workers, admission_.get());
     announce();
 }
 
@@ -90,7 +96,6 @@ void Model::announce() {
     std::unique_lock lock(mutex);
     settled.wait(lock, [&] { return is_settled; });
 
-    const Config& config = Runtime::get().config();
     const auto who = [&](int layer) {
         std::string text;
         for (const dispatch::HolderInfo& holder : holders) {
@@ -101,13 +106,15 @@ void Model::announce() {
         if (text.empty()) text = fallback_ ? "computed here, no worker has them" : "NO HOLDER";
         return text;
     };
+    // Which model this is goes without saying as long as all are computed alike.
+    const std::string prefix = Runtime::get().config().models.empty() || name_.empty() ? "" : name_ + ": ";
     int begin = -1, previous = -1;
     std::string current;
     const auto flush = [&] {
-        if (begin >= 0) log_info("layers {}:{}  {}", begin, previous + 1, current);
+        if (begin >= 0) log_info("{}layers {}:{}  {}", prefix, begin, previous + 1, current);
     };
     for (const auto& [layer, n_expert] : source_.layers()) {
-        if (layer < config.layer_begin || layer >= config.layer_end) continue;
+        if (!settings_.covers(layer)) continue;
         const std::string text = who(layer);
         if (begin < 0 || text != current || layer != previous + 1) {
             flush();
@@ -143,13 +150,18 @@ Status Model::compute(const Region& region) {
     LINKCPP_TRY(make_job(region, std::move(program), source_.n_expert(region.layer), inputs, job));
     job.accept_missing = fallback_;
     dispatch::JobResult result;
-    LINKCPP_TRY(dispatcher_->run(job, result));
+    if (settings_.covers(region.layer)) {
+        LINKCPP_TRY(dispatcher_->run(job, result));
+    } else {  // here only because another model's settings let this layer through
+        result.rows.resize(size_t{job.n_pairs()} * job.program->n_out);
+        result.state.assign(job.n_pairs(), dispatch::RowState::missing);
+    }
     uint32_t n_local = 0;
     LINKCPP_TRY(compute_missing(job, region.program, result, n_local));
     write_output(region, job, result);
 
-    Runtime::get().add_layer(
-        {region.layer, job.n_tokens, job.n_pairs(), job.n_pairs() - n_local, n_local, network_->loop().now() - begin});
+    Runtime::get().add_layer({name_, region.layer, job.n_tokens, job.n_pairs(), job.n_pairs() - n_local, n_local,
+                              network_->loop().now() - begin});
     return {};
 }
 

@@ -40,8 +40,10 @@ class Model {
 
     std::once_flag prepared_;
     ModelSource source_;
-    Status unusable_;        // not ok: no decode may go on with this model
-    bool fallback_ = false;  // local experts may be computed
+    ModelSettings settings_;  // chosen by the file's name
+    std::string name_;        // the file's, for statistics
+    Status unusable_;         // not ok: no decode may go on with this model
+    bool fallback_ = false;   // local experts may be computed
     std::shared_ptr<net::TcpNetwork> network_;
     std::unique_ptr<LocalExperts> local_;
     std::unique_ptr<Admission> admission_;

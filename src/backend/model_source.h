@@ -23,6 +23,8 @@ class ModelSource {
     /// Opens the file with the weights: `path`, or the one that was loaded. Logs what it finds. Call once, after loading.
     void seal(const std::string& path);
 
+    /// The file that was loaded; "" where that is not known (no mmap).
+    const std::string& loaded_path() const { return mapped_path_; }
     /// True when the bytes of experts can be read here.
     bool has_weights() const { return file_.has_value() && !file_->info().sparse; }
     /// True when the loaded file is a backbone file: where experts should be there are holes.

@@ -4,6 +4,8 @@
 // that makes no sense ends with 2 before anything runs.
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 namespace linkcpp::cmd {
 
@@ -15,6 +17,13 @@ void add_inspect(CLI::App& app, int& exit_code);
 void add_slice(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
+void add_doctor(CLI::App& app, int& exit_code);
+/// `for_server`: the words of the command line that are not ours (see split_serve_words).
+void add_serve(CLI::App& app, int& exit_code, std::vector<std::string> for_server);
 void add_trace(CLI::App& app, int& exit_code);
+
+/// Moves what `serve` does not know out of its command line (`words`, "serve" first) to the words for llama-server, in
+/// their order: all but our options and their values, and everything behind "--".
+std::vector<std::string> split_serve_words(std::vector<std::string>& words);
 
 }  // namespace linkcpp::cmd

@@ -3,6 +3,8 @@
 #include "base/log.h"
 #include "cmd/progress.h"
 #include "cmd/units.h"
+#include "cmd/values.h"
+#include "moe/engine.h"
 #include "net/tcp.h"
 #include "worker/compute_thread.h"
 #include "worker/server.h"
@@ -191,8 +193,16 @@ int main(int argc, char** argv) {
     app.add_flag("--list-devices", options.list_devices, "Show the devices and end");
     app.add_option("--threads", options.n_threads, "Threads that compute (default: all cores)")
         ->check(CLI::Range(1, 512));
-    app.add_option("--max-memory", options.max_memory, "Memory that the experts may take, e.g. 2GB or 512MiB")
-        ->transform(CLI::AsSizeValue(true))
+    app.add_option("--max-memory", options.max_memory,
+                   "Memory that the experts may take, e.g. 2GB or 512MiB; 0: no limit")
+        ->transform(CLI::Validator(
+            [](std::string& text) {
+                const auto bytes = cmd::parse_size(text);
+                if (!bytes.ok()) return bytes.status().message();
+                text = std::to_string(*bytes);
+                return std::string();
+            },
+            ""))
         ->type_name("SIZE");
     app.add_option("--max-peer-memory", options.max_peer_memory,
                    "Memory for requests and results of all connections together (default: 256MiB)")
@@ -207,6 +217,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     }
+    if (!options.verbose) moe::silence_ggml();
     set_log_level(options.verbose ? LogLevel::debug : options.quiet ? LogLevel::error : LogLevel::info);
     if (options.list_devices) return list_devices();
     if (!*serve_option || options.models.empty()) {

@@ -190,17 +190,18 @@ void print_summary(const Options& options, const Answer& answer) {
 }
 
 Status prepare(const Options& options) {
-    LINKCPP_TRY(check_model(options.compute.model, &options.swarm));
-    backend::Config config = backend_config(options.swarm, options.compute.threads());
+    auto config = backend_config(options.swarm, options.compute.threads());
+    if (!config.ok()) return config.status();
+    LINKCPP_TRY(check_model(options.compute.model, &*config));
     if (!options.stats.empty()) {
         auto file = StatsFile::open(options.stats);
         if (!file.ok()) return file.status();
-        config.on_layer = [stats = std::shared_ptr<StatsFile>(std::move(*file))](const backend::LayerStats& layer) {
+        config->on_layer = [stats = std::shared_ptr<StatsFile>(std::move(*file))](const backend::LayerStats& layer) {
             stats->write(layer);
         };
     }
     set_llama_log(options.compute.verbose);
-    return prepare_backends(options.swarm, std::move(config));
+    return prepare_backends(options.swarm, std::move(*config));
 }
 
 int run(const Options& options) {

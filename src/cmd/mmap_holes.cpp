@@ -1,14 +1,16 @@
 // libllama maps a model and asks for all of it at once (MAP_POPULATE, then MADV_WILLNEED). For a backbone file that is
 // mostly holes this fills the page cache with zeros: 20 seconds and 9 GB for a model whose dense part is 1 GB. There is no
-// parameter for it, so this program defines mmap and posix_madvise itself: a shared library's call finds the program's
-// definition first. Files without holes are mapped exactly as before.
+// parameter for it, so `linkcpp` defines mmap and posix_madvise itself: a shared library's call finds the program's
+// definition first. For stock tools the same code is a library of its own, for LD_PRELOAD (a plugin comes too late); so it
+// uses nothing but the C library. Files without holes are mapped exactly as before.
+
+#include "cmd/file_holes.h"
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -25,12 +27,9 @@ struct Range {
 std::array<Range, 64> mappings_with_holes;
 std::atomic<size_t> n_mappings = 0;
 
-/// By the space that the file takes, not by SEEK_HOLE: the position in the file belongs to its owner. A few zeros that
-/// were not stored do not make a backbone file.
-bool has_holes(int descriptor) {
+bool descriptor_has_holes(int descriptor) {
     struct stat status {};
-    return fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
-           status.st_blocks * 512 < status.st_size - status.st_size / 8;
+    return fstat(descriptor, &status) == 0 && linkcpp::cmd::has_holes(status);
 }
 
 void remember(const void* address, size_t size) {
@@ -48,6 +47,15 @@ bool in_mapping_with_holes(const void* address) {
     return false;
 }
 
+void* map(void* address, size_t size, int protection, int flags, int descriptor, off_t offset) {
+    const bool sparse = descriptor >= 0 && descriptor_has_holes(descriptor);
+    if (sparse) flags &= ~MAP_POPULATE;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how the system call returns an address
+    void* mapped = reinterpret_cast<void*>(syscall(SYS_mmap, address, size, protection, flags, descriptor, offset));
+    if (sparse && mapped != MAP_FAILED) remember(mapped, size);
+    return mapped;
+}
+
 }  // namespace
 
 // Signatures, and the kind of error each reports, are those of POSIX.
@@ -55,12 +63,13 @@ extern "C" {
 
 __attribute__((visibility("default"))) void* mmap(void* address, size_t size, int protection, int flags, int descriptor,
                                                   off_t offset) noexcept {
-    const bool sparse = descriptor >= 0 && has_holes(descriptor);
-    if (sparse) flags &= ~MAP_POPULATE;
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how the system call returns an address
-    void* mapped = reinterpret_cast<void*>(syscall(SYS_mmap, address, size, protection, flags, descriptor, offset));
-    if (sparse && mapped != MAP_FAILED) remember(mapped, size);
-    return mapped;
+    return map(address, size, protection, flags, descriptor, offset);
+}
+
+// What programs call that were built with 64-bit file offsets by name.
+__attribute__((visibility("default"))) void* mmap64(void* address, size_t size, int protection, int flags,
+                                                    int descriptor, off64_t offset) noexcept {
+    return map(address, size, protection, flags, descriptor, offset);
 }
 
 __attribute__((visibility("default"))) int posix_madvise(void* address, size_t size, int advice) noexcept {

@@ -4,6 +4,7 @@
 #include "backend/device.h"
 #include "backend/runtime.h"
 #include "base/log.h"
+#include "cmd/config_file.h"
 #include "cmd/stats_file.h"
 #include "cmd/values.h"
 
@@ -19,17 +20,7 @@ std::string environment(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-Status read_choices(backend::Config& config) {
-    if (const std::string text = environment("LINKCPP_FALLBACK"); text == "local")
-        config.fallback = backend::Fallback::local;
-    else if (text == "none")
-        config.fallback = backend::Fallback::none;
-    else if (!text.empty() && text != "auto")
-        return {Code::invalid_argument, "LINKCPP_FALLBACK is '" + text + "'; it can be auto, local or none"};
-    if (const std::string text = environment("LINKCPP_MODE"); text == "sums")
-        config.split = dispatch::SplitMode::sums;
-    else if (!text.empty() && text != "exact")
-        return {Code::invalid_argument, "LINKCPP_MODE is '" + text + "'; it can be exact or sums"};
+Status read_log_level() {
     const std::string level = environment("LINKCPP_LOG");
     if (level == "debug")
         set_log_level(LogLevel::debug);
@@ -45,22 +36,31 @@ Status read_choices(backend::Config& config) {
     return {};
 }
 
+/// The variables that describe a model; beside a file they change its default entry.
+Status read_model_settings(backend::ModelSettings& settings) {
+    if (const std::string text = environment("LINKCPP_WORKERS"); !text.empty()) {
+        auto workers = parse_addresses(text);
+        if (!workers.ok()) return workers.status().in("LINKCPP_WORKERS");
+        settings.workers = std::move(*workers);
+    }
+    constexpr std::pair<const char*, const char*> names[] = {{"LINKCPP_LAYERS", "layers"},
+                                                             {"LINKCPP_FALLBACK", "fallback"},
+                                                             {"LINKCPP_MODE", "mode"},
+                                                             {"LINKCPP_MODEL", "model"},
+                                                             {"LINKCPP_EXPERT_CACHE", "expert_cache"}};
+    for (const auto& [name, key] : names) {
+        const std::string text = environment(name);
+        if (!text.empty()) LINKCPP_TRY(set_model_setting(settings, key, text).in(name));
+    }
+    return {};
+}
+
 Status read_environment(backend::Config& config) {
-    LINKCPP_TRY(read_choices(config));
-    auto workers = parse_addresses(environment("LINKCPP_WORKERS"));
-    if (!workers.ok()) return workers.status().in("LINKCPP_WORKERS");
-    config.workers = std::move(*workers);
-    if (const std::string text = environment("LINKCPP_LAYERS"); !text.empty()) {
-        const auto range = parse_range(text, INT32_MAX);
-        if (!range.ok()) return range.status().in("LINKCPP_LAYERS");
-        std::tie(config.layer_begin, config.layer_end) = *range;
-    }
-    if (const std::string text = environment("LINKCPP_EXPERT_CACHE"); !text.empty()) {
-        const auto bytes = parse_size(text);
-        if (!bytes.ok()) return bytes.status().in("LINKCPP_EXPERT_CACHE");
-        config.expert_cache_bytes = *bytes;
-    }
-    config.model_path = environment("LINKCPP_MODEL");
+    LINKCPP_TRY(read_log_level());
+    if (const std::string path = environment("LINKCPP_CONFIG"); !path.empty())
+        LINKCPP_TRY(read_config_file(path, read_model_settings, config));
+    else
+        LINKCPP_TRY(read_model_settings(config.defaults));
     if (const std::string path = environment("LINKCPP_STATS"); !path.empty()) {
         auto file = StatsFile::open(path);
         if (!file.ok()) return file.status().in("LINKCPP_STATS");
@@ -82,7 +82,7 @@ extern "C" __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backen
         // Staying away would be worse: a sparse model would be computed with its holes. Every decode says what is wrong.
         log_error("{}", status.message());
         config.error = status.message();
-    } else if (config.workers.empty()) {
+    } else if (config.defaults.workers.empty() && config.models.empty()) {
         log_warning("LINKCPP_WORKERS is not set (host:port,host:port): all experts are computed here");
     }
     backend::Runtime::configure(std::move(config));

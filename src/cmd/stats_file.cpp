@@ -15,6 +15,7 @@ Result<std::unique_ptr<StatsFile>> StatsFile::open(const std::string& path) {
 
 void StatsFile::write(const backend::LayerStats& stats) {
     const nlohmann::ordered_json line = {
+        {"model", stats.model},
         {"layer", stats.layer},
         {"tokens", stats.n_tokens},
         {"rows", stats.n_pairs},
@@ -23,7 +24,8 @@ void StatsFile::write(const backend::LayerStats& stats) {
         {"elapsed_us", microseconds(stats.elapsed)},
     };
     const std::lock_guard lock(mutex_);
-    file_ << line.dump() << std::endl;  // whole lines, for whoever follows the file
+    file_ << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+          << std::endl;  // whole lines, for whoever follows the file
 }
 
 }  // namespace linkcpp::cmd

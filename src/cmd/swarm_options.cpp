@@ -2,6 +2,7 @@
 
 #include "backend/device.h"
 #include "backend/runtime.h"
+#include "cmd/config_file.h"
 #include "cmd/values.h"
 #include "moe/engine.h"
 #include "moe/model_file.h"
@@ -36,53 +37,81 @@ std::string joined(const std::vector<std::string>& texts) {
 }  // namespace
 
 void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_required) {
-    CLI::Option* workers = command.add_option("--workers", options.workers, "The workers that compute the experts")
-                               ->delimiter(',')
-                               ->check(readable(parse_worker))
-                               ->type_name("HOST:PORT,...")
-                               ->required(workers_required);
-    const auto add = [&](const char* name, auto& value, const char* description, const char* type) {
-        return command.add_option(name, value, description)->type_name(type)->needs(workers);
+    command.add_option("--workers", options.workers, "The workers that compute the experts")
+        ->delimiter(',')
+        ->check(readable(parse_worker))
+        ->type_name("HOST:PORT,...");
+    command.add_option("--config", options.config, "Workers and settings per model, see docs/PLUGIN.md")
+        ->check(CLI::ExistingFile)
+        ->type_name("FILE.json");
+    const auto add = [&](const char* name, const char* key, std::string& value, const char* description,
+                         const char* type) {
+        return command.add_option(name, value, description)
+            ->type_name(type)
+            ->check(readable([key](const std::string& text) -> Result<bool> {
+                backend::ModelSettings settings;
+                LINKCPP_TRY(set_model_setting(settings, key, text));
+                return true;
+            }));
     };
-    add("--layers", options.layers, "Layers whose experts the workers compute (default: all)", "A:B")
-        ->check(readable([](const std::string& text) { return parse_range(text, INT32_MAX); }));
-    add("--fallback", options.fallback,
-        "What no worker has: auto (computed here where the file has the weights), local (the file must have them), "
-        "none (an error)",
-        "auto|local|none")
-        ->check(CLI::IsMember({"auto", "local", "none"}))
-        ->capture_default_str();
-    add("--mode", options.mode,
-        "exact (bit by bit the tokens of a local run) or sums (fewer bytes, another order of additions)", "exact|sums")
-        ->check(CLI::IsMember({"exact", "sums"}))
-        ->capture_default_str();
-    add("--weights", options.weights, "The full model, for what no worker has, when -m is a backbone file", "FULL.gguf")
-        ->check(CLI::ExistingFile);
-    add("--expert-cache", options.expert_cache, "Memory for experts that are computed here", "SIZE")
-        ->check(readable(parse_size))
-        ->capture_default_str();
+    const std::vector<CLI::Option*> details = {
+        add("--layers", "layers", options.layers, "Layers whose experts the workers compute (default: all)", "A:B"),
+        add("--fallback", "fallback", options.fallback,
+            "What no worker has: auto (the default: computed here where the file has the weights), local (the file "
+            "must "
+            "have them), none (an error)",
+            "auto|local|none"),
+        add("--mode", "mode", options.mode,
+            "exact (the default: bit by bit the tokens of a local run) or sums (fewer bytes, another order of "
+            "additions)",
+            "exact|sums"),
+        add("--weights", "model", options.weights, "The full model, for what no worker has, when -m is a backbone file",
+            "FULL.gguf")
+            ->check(CLI::ExistingFile),
+        add("--expert-cache", "expert_cache", options.expert_cache,
+            "Memory for experts that are computed here (default: 2GiB)", "SIZE")};
+    command.parse_complete_callback([&options, details, workers_required] {
+        if (options.wanted()) return;
+        if (workers_required) throw CLI::RequiredError("--workers or --config");
+        for (const CLI::Option* option : details) {
+            if (option->count() > 0) throw CLI::RequiresError(option->get_name(), "--workers or --config");
+        }
+    });
 }
 
 std::vector<std::string> swarm_arguments(const SwarmOptions& options) {
-    std::vector<std::string> arguments = {"--workers",      joined(options.workers), "--layers", options.layers,
-                                          "--fallback",     options.fallback,        "--mode",   options.mode,
-                                          "--expert-cache", options.expert_cache};
-    if (!options.weights.empty()) arguments.insert(arguments.end(), {"--weights", options.weights});
+    std::vector<std::string> arguments;
+    const auto add = [&](const char* name, const std::string& value) {
+        if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+    };
+    add("--workers", joined(options.workers));
+    add("--config", options.config);
+    add("--layers", options.layers);
+    add("--fallback", options.fallback);
+    add("--mode", options.mode);
+    add("--weights", options.weights);
+    add("--expert-cache", options.expert_cache);
     return arguments;
 }
 
-backend::Config backend_config(const SwarmOptions& options, int n_threads) {
+Result<backend::Config> backend_config(const SwarmOptions& options, int n_threads) {
+    const auto apply = [&options](backend::ModelSettings& settings) -> Status {
+        if (!options.workers.empty()) settings.workers.clear();
+        for (const std::string& worker : options.workers)
+            settings.workers.push_back(*parse_worker(worker));
+        const std::pair<const char*, const std::string&> given[] = {{"layers", options.layers},
+                                                                    {"fallback", options.fallback},
+                                                                    {"mode", options.mode},
+                                                                    {"model", options.weights},
+                                                                    {"expert_cache", options.expert_cache}};
+        for (const auto& [key, text] : given) {
+            if (!text.empty()) LINKCPP_TRY(set_model_setting(settings, key, text));
+        }
+        return {};
+    };
     backend::Config config;
-    for (const std::string& worker : options.workers)
-        config.workers.push_back(*parse_worker(worker));
-    std::tie(config.layer_begin, config.layer_end) = *parse_range(options.layers, INT32_MAX);
-    config.fallback = options.fallback == "none"    ? backend::Fallback::none
-                      : options.fallback == "local" ? backend::Fallback::local
-                                                    : backend::Fallback::automatic;
-    config.split = options.mode == "sums" ? dispatch::SplitMode::sums : dispatch::SplitMode::exact;
-    config.model_path = options.weights;
-    config.expert_cache_bytes = *parse_size(options.expert_cache);
     config.n_threads = n_threads;
+    LINKCPP_TRY(options.config.empty() ? apply(config.defaults) : read_config_file(options.config, apply, config));
     return config;
 }
 
@@ -102,19 +131,18 @@ Status prepare_backends(const SwarmOptions& options, backend::Config config) {
     return {};
 }
 
-Status check_model(const std::string& path, const SwarmOptions* swarm) {
+Status check_model(const std::string& path, const backend::Config* config) {
     const auto model = moe::ModelFile::open(path);
     if (!model.ok()) return model.status();
     if (!model->info().sparse) return {};
-    if (swarm == nullptr || !swarm->wanted()) {
+    const backend::ModelSettings* settings = config == nullptr ? nullptr : &config->for_file(path);
+    if (settings == nullptr || settings->workers.empty()) {
         return {Code::invalid_argument,
                 path +
                     " is a backbone file: its experts are elsewhere. Name the workers that have them with --workers"};
     }
-    if (swarm->layers.empty()) return {};
-    const auto [begin, end] = *parse_range(swarm->layers, INT32_MAX);
     for (const moe::ModelLayer& layer : model->layers()) {
-        if (layer.n_expert == 0 || (layer.layer >= begin && layer.layer < end)) continue;
+        if (layer.n_expert == 0 || settings->covers(layer.layer)) continue;
         return {Code::invalid_argument, path + " is a backbone file: it has no experts for layer " +
                                             std::to_string(layer.layer) +
                                             ", which is not in --layers. Use the full model, or leave --layers out"};

@@ -12,24 +12,27 @@
 namespace linkcpp::cmd {
 
 struct SwarmOptions {
-    std::vector<std::string> workers;  ///< none: a plain local run, without our backend
-    std::string layers = ":", fallback = "auto", mode = "exact", weights, expert_cache = "2GiB";
+    std::vector<std::string> workers;
+    std::string config;                                         ///< a file with settings
+    std::string layers, fallback, mode, weights, expert_cache;  ///< as they were given; empty: not at all
 
-    bool wanted() const { return !workers.empty(); }
+    /// Otherwise a plain local run, without our backend.
+    bool wanted() const { return !workers.empty() || !config.empty(); }
 };
 
 void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_required);
 std::vector<std::string> swarm_arguments(const SwarmOptions& options);
-/// What the options mean for the backend. They were checked while they were parsed.
-backend::Config backend_config(const SwarmOptions& options, int n_threads);
+/// What the options mean for the backend; options change the default entry of a file. Errors: of the file only, options
+/// were checked while they were parsed.
+Result<backend::Config> backend_config(const SwarmOptions& options, int n_threads);
 
 /// Loads ggml's backends and, when workers are wanted, registers ours. Before any model is loaded. Errors: mismatch (a
 /// plugin of ours is in this process already), unavailable (no backend at all).
 Status prepare_backends(const SwarmOptions& options, backend::Config config);
 
 /// A backbone file without its experts computes nonsense in layers that do not go to workers: an error
-/// (invalid_argument). `swarm` is null for a run without workers.
-Status check_model(const std::string& path, const SwarmOptions* swarm);
+/// (invalid_argument). `config` is null for a run without workers.
+Status check_model(const std::string& path, const backend::Config* config);
 
 /// What all layers of a run add up to, for statistics.
 nlohmann::ordered_json totals_json(const backend::Totals& totals);

@@ -110,9 +110,11 @@ Status record(const TraceOptions& options, bool with_follow, Trace& trace) {
     std::vector<llama_token> follow;
     for (llama_token token = 0; with_follow && std::cin >> token;)
         follow.push_back(token);
-    LINKCPP_TRY(check_model(options.compute.model, &options.swarm));
+    auto config = backend_config(options.swarm, options.compute.threads());
+    if (!config.ok()) return config.status();
+    LINKCPP_TRY(check_model(options.compute.model, &*config));
     set_llama_log(options.compute.verbose);
-    LINKCPP_TRY(prepare_backends(options.swarm, backend_config(options.swarm, options.compute.threads())));
+    LINKCPP_TRY(prepare_backends(options.swarm, std::move(*config)));
     LINKCPP_TRY(run_model(options, follow, stop, trace));
     trace.totals = backend::Runtime::get().totals();
     auto numeric_class = moe::numeric_class("");

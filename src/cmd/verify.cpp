@@ -60,7 +60,9 @@ Result<Verification> verify(const Options& options, const std::atomic<bool>& sto
                                        std::move(run->trace), run->logits.descriptor());
     if (!verification.ok()) return verification.status();
     verification->prompt = options.trace.prompt.text;
-    verification->exact_mode = options.trace.swarm.mode == "exact";
+    const auto config = backend_config(swarm.swarm, 0);
+    if (!config.ok()) return config.status();
+    verification->exact_mode = config->for_file(swarm.compute.model).split == dispatch::SplitMode::exact;
     return verification;
 }
 

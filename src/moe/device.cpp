@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 
 namespace linkcpp::moe {
@@ -39,6 +40,14 @@ void load_ggml_backends() {
         // A host program (llama.cpp with our plugin) has loaded them already.
         if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU) == nullptr) ggml_backend_load_all();
     });
+}
+
+void silence_ggml() {
+    ggml_log_set(
+        [](ggml_log_level level, const char* text, void*) {
+            if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+        },
+        nullptr);
 }
 
 std::vector<DeviceInfo> list_devices() {

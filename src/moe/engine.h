@@ -19,6 +19,8 @@ namespace linkcpp::moe {
 
 /// Loads ggml's backend modules from the program's folder once per process. Any thread.
 void load_ggml_backends();
+/// From now on ggml tells about errors only, not what it loads and repacks. Before anything of ggml runs.
+void silence_ggml();
 
 struct DeviceInfo {
     std::string name, description;

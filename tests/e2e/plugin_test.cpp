@@ -1,10 +1,9 @@
 // Stock, unmodified llama.cpp tools with the plugin.
 
+#include "e2e/http_server.h"
 #include "e2e/swarm.h"
 
-#include <arpa/inet.h>
 #include <fstream>
-#include <sys/socket.h>
 
 namespace linkcpp::test {
 namespace {
@@ -75,19 +74,6 @@ TEST_F(Plugin, LlamaPerplexityIsTheSame) {
     start_worker({slice("", "11:16")});
     EXPECT_EQ(estimate(run(command, environment())), expected);
     EXPECT_EQ(rows_remote_and_local().second, 0u);
-}
-
-/// A free port of loopback, as good as nobody else takes it before the server does.
-std::string free_port() {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-    close(fd);
-    return std::to_string(ntohs(address.sin_port));
 }
 
 TEST_F(Plugin, LlamaServerAnswersAnErrorWhenAHolderDiesAndLives) {
