@@ -46,6 +46,9 @@ class Session {
     /// Payload bytes of the frame that the handler is being told about: what credit is counted in.
     uint64_t payload_bytes() const { return payload_bytes_; }
 
+    /// Bytes of a frame that is not complete yet.
+    size_t buffered() const { return reader_.buffered(); }
+
     bool established() const { return state_ == State::open; }
     /// Largest payload the other end accepts; 0 before the handshake is over.
     uint32_t peer_max_payload() const { return peer_max_payload_; }
