@@ -144,12 +144,16 @@ void Dispatcher::assign(uint64_t id) {
         running.stuck = true;
         running.stuck_since = network_.loop().now();
     }
-    // Counted before the first is sent: a request may fail at once, and the job must not look finished then.
-    const auto asked = static_cast<size_t>(
-        std::count_if(share.begin(), share.end(), [](const auto& pairs) { return !pairs.empty(); }));
-    running.parts += asked;
+    std::vector<std::pair<const Holder*, std::vector<uint32_t>>> requests;
     for (size_t h = 0; h < holders.size(); ++h) {
-        if (!share[h].empty()) send_part(id, running, holders[h].peer, holders[h].offer, std::move(share[h]));
+        if (share[h].empty()) continue;
+        for (auto& pairs : cut_share(job, std::move(share[h]), peers_[holders[h].peer]->max_request_bytes()))
+            requests.emplace_back(&holders[h], std::move(pairs));
+    }
+    // Counted before the first is sent: a request may fail at once, and the job must not look finished then.
+    running.parts += requests.size();
+    for (auto& [holder, pairs] : requests) {
+        send_part(id, running, holder->peer, holder->offer, std::move(pairs));
         if (!jobs_.contains(id)) return;
     }
     if (running.parts == 0 && running.open.empty()) finish(id, {});

@@ -46,6 +46,8 @@ void Peer::connected(std::unique_ptr<net::Link> link) {
     link_ = std::move(link);
     session_ = std::make_unique<wire::Session>(wire::Side::backbone, settings_.max_payload);
     last_heard_ = network_.loop().now();
+    sent_total_ = acknowledged_ = 0;
+    link_->on_drained = [this] { flush_waiting(); };
     link_->on_bytes = [this](ByteSpan bytes) {
         last_heard_ = network_.loop().now();
         stats_.bytes_in += bytes.size();
@@ -54,6 +56,8 @@ void Peer::connected(std::unique_ptr<net::Link> link) {
         const Status status = session_->feed(bytes, *this);
         if (connection != connection_) return;  // a handler closed it
         if (!status.ok()) return lose(status.in("it broke the protocol"), true);
+        // Nothing else that a worker sends is as large: rows are coming, however slowly.
+        if (session_->reader().buffered() > wire::max_handshake_payload) note_progress(last_heard_);
         if (was_silent && state_ == State::ready) observer_.peer_changed(*this);
     };
     link_->on_closed = [this](Status status) { lose(status, false); };
@@ -63,7 +67,7 @@ void Peer::connected(std::unique_ptr<net::Link> link) {
     hello.build = settings_.build;
     hello.numeric_class = settings_.numeric_class;
     hello_sent_ = network_.loop().now();
-    link_->send(wire::encode(hello));
+    send_frame(wire::encode(hello));
 }
 
 void Peer::lose(const Status& reason, bool refused) {

@@ -68,6 +68,9 @@ class Peer final : private wire::SessionHandler {
     Duration expected() const;  ///< expected time until an answer to a small request, queue included
     PeerStats stats() const;
 
+    /// The largest request that the worker takes, bytes of payload.
+    uint64_t max_request_bytes() const { return session_ == nullptr ? 0 : session_->peer_max_payload(); }
+
     void send(PeerRequest request);
     /// The answer is not wanted any more.
     void forget(uint64_t id);
@@ -83,6 +86,8 @@ class Peer final : private wire::SessionHandler {
         PeerRequest request;  // without the payload, which is sent
         uint32_t n_pairs = 0, n_rows_out = 0, n_rows_in = 0;
         std::vector<float> rows;
+        uint64_t bytes = 0;     // of the request and its answer
+        uint64_t sent_end = 0;  // of everything sent on this connection, what ends with this request
         Instant sent{}, progress{};
         std::function<void(Result<std::vector<float>>)> canary;  // set for canaries
     };
@@ -96,6 +101,9 @@ class Peer final : private wire::SessionHandler {
     void next_canary();
     void transmit(PeerRequest request, std::function<void(Result<std::vector<float>>)> canary);
     void flush_waiting();
+    void send_frame(Bytes frame);
+    void note_acknowledged(Instant now);
+    void note_progress(Instant now);
     void finish(uint64_t id, Pending pending);
     uint32_t program_number(const PeerRequest& request);
     Duration stall_after() const;
@@ -138,6 +146,7 @@ class Peer final : private wire::SessionHandler {
     std::deque<Canary> canaries_;
     uint64_t canary_id_ = UINT64_MAX;  // counts down; the owner's ids count up
     Instant last_heard_{}, last_ping_{};
+    uint64_t sent_total_ = 0, acknowledged_ = 0;  // bytes of this connection, the latter at the last look
     Instant hello_sent_{};
     Instant waiting_since_{};  // since when requests wait for credit while nothing is under way
     uint64_t rows_done_ = 0;   // by the last PONG

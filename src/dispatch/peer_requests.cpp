@@ -29,8 +29,14 @@ void Peer::transmit(PeerRequest request, std::function<void(Result<std::vector<f
     flush_waiting();
 }
 
+void Peer::send_frame(Bytes frame) {
+    sent_total_ += frame.size();
+    link_->send(std::move(frame));
+}
+
 void Peer::flush_waiting() {
-    while (!waiting_.empty() && link_ != nullptr) {
+    // A worker that does not read gets nothing more: what waits here is what jobs wait for, and ends with them.
+    while (!waiting_.empty() && link_ != nullptr && link_->unsent() <= settings_.max_unsent) {
         PeerRequest& request = waiting_.front().first;
         const wire::Compute& compute = request.compute;
         const uint64_t bytes = wire::compute_payload_bytes(compute.output, compute.n_x, compute.n_in,
@@ -38,8 +44,10 @@ void Peer::flush_waiting() {
         if (bytes > session_->peer_max_payload()) {
             auto [failed, canary] = std::move(waiting_.front());
             waiting_.pop_front();
-            const Status status(Code::exhausted, fmt::format("a request of {} bytes is over the worker's cap of {}",
-                                                             bytes, session_->peer_max_payload()));
+            const Status status(
+                Code::exhausted,
+                fmt::format("a request of {} bytes is over the worker's cap of {}; decode in smaller batches (-ub)",
+                            bytes, session_->peer_max_payload()));
             if (canary) return canary(status);
             observer_.request_failed(*this, failed.id, status);
             continue;
@@ -60,6 +68,8 @@ void Peer::flush_waiting() {
         pending.n_pairs = static_cast<uint32_t>(request.compute.expert.size());
         pending.n_rows_out = request.compute.n_rows_out;
         pending.rows.resize(static_cast<size_t>(pending.n_rows_out) * request.program->n_out);
+        pending.bytes = frame.size() + pending.rows.size() * sizeof(float);
+        pending.sent_end = sent_total_ + frame.size();
         pending.sent = pending.progress = network_.loop().now();
         request.compute = {};
         pending.request = std::move(request);
@@ -67,7 +77,7 @@ void Peer::flush_waiting() {
         waiting_.pop_front();
         if (pending_.empty()) last_heard_ = pending.sent;  // silence while nothing was asked means nothing
         pending_.emplace(pending.request.id, std::move(pending));
-        link_->send(std::move(frame));
+        send_frame(std::move(frame));
     }
 }
 
@@ -86,14 +96,14 @@ uint32_t Peer::program_number(const PeerRequest& request) {
     Bytes frame =
         wire::encode(header, wire::ProgramFrame{number, request.layer, request.layer + 1, request.program->code});
     stats_.bytes_out += frame.size();
-    link_->send(std::move(frame));
+    send_frame(std::move(frame));
     return number;
 }
 
 void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& tile) {
     if (link_ == nullptr) return;  // lost by an earlier frame of the same read
     // What the frame took is given back, whether it is still wanted or not.
-    link_->send(wire::encode(wire::Credit{session_->payload_bytes()}));
+    send_frame(wire::encode(wire::Credit{session_->payload_bytes()}));
     const auto found = pending_.find(header.request);
     if (found == pending_.end()) {  // late: its rows went elsewhere
         if (link_->unsent() > max_unread)
@@ -122,7 +132,7 @@ void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& ti
             return lose({Code::corrupt, fmt::format("its answer for layer {} is not finite", request.layer)}, true);
     }
     pending.n_rows_in += header.rows;
-    pending.progress = network_.loop().now();
+    note_progress(network_.loop().now());
     if (!last) return;
     Pending complete = std::move(pending);
     pending_.erase(found);
@@ -135,7 +145,8 @@ void Peer::finish(uint64_t id, Pending complete) {
         stats_.rows -= complete.n_pairs;
         return complete.canary(std::move(complete.rows));
     }
-    round_trips_.add(network_.loop().now() - complete.sent);
+    // The time of a long prompt says nothing about how long silence is normal.
+    if (complete.n_pairs <= settings_.small_request) round_trips_.add(network_.loop().now() - complete.sent);
     observer_.request_done(*this, id, std::move(complete.rows));
 }
 
@@ -167,14 +178,11 @@ void Peer::on_credit(const wire::Credit& credit) {
 void Peer::on_ping(const wire::Ping& ping) {
     // With so much unsent the worker has other proof that we live.
     if (link_ != nullptr && link_->unsent() <= max_unread)
-        link_->send(wire::encode(wire::Pong{ping.nonce, 0, 0, 255, 127}));
+        send_frame(wire::encode(wire::Pong{ping.nonce, 0, 0, 255, 127}));
 }
 
 void Peer::on_pong(const wire::Pong& pong) {
-    if (pong.rows_done > rows_done_) {
-        for (auto& [id, pending] : pending_)
-            pending.progress = network_.loop().now();
-    }
+    if (pong.rows_done > rows_done_) note_progress(network_.loop().now());
     rows_done_ = pong.rows_done;
     rows_queued_ = std::min(pong.rows_queued, settings_.max_queued_pairs);
 }
@@ -195,9 +203,28 @@ void Peer::on_goaway(const wire::GoAway& goaway) {
 
 Duration Peer::stall_after() const { return std::max(settings_.stall_min, 2 * round_trips_.quantile(0.99)); }
 
+void Peer::note_progress(Instant now) {
+    for (auto& [id, pending] : pending_)
+        pending.progress = now;
+}
+
+/// While a request is on its way out, the bytes of it that arrive at the other end are a sign of life: pings stand behind
+/// them. Other bytes are not: the operating system of a process that hangs acknowledges pings too.
+void Peer::note_acknowledged(Instant now) {
+    const uint64_t acknowledged = sent_total_ - link_->unacknowledged();
+    if (acknowledged <= acknowledged_) return;
+    for (auto& [id, pending] : pending_) {
+        if (pending.sent_end <= acknowledged_) continue;
+        pending.progress = last_heard_ = now;
+    }
+    if (link_->unsent() > 0) waiting_since_ = now;
+    acknowledged_ = acknowledged;
+}
+
 void Peer::tick() {
     if (!needs_watching()) return;
     const Instant now = network_.loop().now();
+    note_acknowledged(now);
     if (pending_.empty() && !silent_) {  // nothing was asked, so silence means nothing: but something may be missing
         if (!waiting_.empty() && now - waiting_since_ > settings_.compute_min)
             lose({Code::timeout, "it takes no requests: no credit comes back from it"}, true);
@@ -207,7 +234,7 @@ void Peer::tick() {
     if (silence > settings_.give_up_silent) return lose({Code::timeout, "it has gone silent"}, false);
     if (silence > stall_after() / 3 && now - last_ping_ > stall_after() / 3) {
         last_ping_ = now;
-        link_->send(wire::encode(wire::Ping{static_cast<uint64_t>(now.count())}));
+        send_frame(wire::encode(wire::Ping{static_cast<uint64_t>(now.count())}));
     }
     // In admission nobody waits for rows, so there is nothing to take elsewhere: the connection lives or ends.
     if (silence > stall_after() && state_ != State::admission) {
@@ -224,7 +251,9 @@ Status Peer::stuck_request(Instant now) const {
     for (const auto& [id, pending] : pending_) {
         const Duration own = settings_.compute_min + pending.n_pairs * settings_.compute_per_pair;
         const Duration queued = settings_.compute_min + rows_queued_ * settings_.compute_per_pair;
-        if (now - pending.progress <= std::max(own, queued) && now - pending.sent <= settings_.patience * own) continue;
+        const Duration bytes(std::chrono::seconds(pending.bytes) / settings_.slowest_link);
+        if (now - pending.progress <= std::max(own, queued) && now - pending.sent <= settings_.patience * own + bytes)
+            continue;
         return {Code::timeout, fmt::format("it lives, but {} rows did not come in {:.1f} s", pending.n_pairs,
                                            milliseconds(now - pending.sent) / 1000)};
     }

@@ -1,6 +1,7 @@
 #include "dispatch/request.h"
 
 #include <algorithm>
+#include <map>
 
 namespace linkcpp::dispatch {
 
@@ -66,6 +67,40 @@ RequestPlan plan_request(const ExpertJob& job, std::vector<uint32_t> pairs, uint
         plan.compute.expert.push_back(static_cast<uint32_t>(job.expert[pair]) - expert_begin);
     add_activations(job, plan);
     return plan;
+}
+
+std::vector<std::vector<uint32_t>> cut_share(const ExpertJob& job, std::vector<uint32_t> pairs, uint64_t max_bytes) {
+    const auto fits = [&](size_t n_x, size_t n_pairs) {
+        return n_pairs <= max_request_pairs &&
+               wire::compute_payload_bytes(wire::Output::sums, n_x, job.program->n_in, n_pairs, true) <= max_bytes;
+    };
+    const auto row = [&](uint32_t pair) { return job.x_per_pair ? pair : pair / job.n_used; };
+    const size_t n_rows = job.x_per_pair ? job.n_pairs() : job.n_tokens;
+    if (fits(std::min(pairs.size(), n_rows), pairs.size())) return {std::move(pairs)};
+
+    std::map<int32_t, std::vector<uint32_t>> by_expert;
+    for (uint32_t pair : pairs)
+        by_expert[job.expert[pair]].push_back(pair);
+    std::vector<std::vector<uint32_t>> requests(1);
+    std::vector<size_t> used_in(n_rows, SIZE_MAX);  // the last request that has this activation row
+    size_t n_x = 0;
+    for (const auto& [expert, of_expert] : by_expert) {
+        const auto is_new = [&](uint32_t pair) { return used_in[row(pair)] != requests.size(); };
+        auto more = static_cast<size_t>(std::count_if(of_expert.begin(), of_expert.end(), is_new));
+        if (!requests.back().empty() && !fits(n_x + more, requests.back().size() + of_expert.size())) {
+            requests.emplace_back();
+            n_x = 0;
+            more = of_expert.size();
+        }
+        n_x += more;
+        for (uint32_t pair : of_expert) {
+            used_in[row(pair)] = requests.size();
+            requests.back().push_back(pair);
+        }
+    }
+    for (auto& request : requests)
+        std::sort(request.begin(), request.end());
+    return requests;
 }
 
 void place_rows(const RequestPlan& plan, std::span<const float> rows, uint32_t n_out, JobResult& result) {

@@ -24,6 +24,14 @@ struct RequestPlan {
 /// `pairs`: the pairs of `job` that this worker computes, ascending. `expert_begin`: of the worker's slice.
 RequestPlan plan_request(const ExpertJob& job, std::vector<uint32_t> pairs, uint32_t expert_begin, SplitMode mode);
 
+/// The most pairs in one request: a prompt of 4096 tokens with 8 experts each. docs/PROTOCOL.md, "Limits".
+constexpr size_t max_request_pairs = 32768;
+
+/// Cuts a worker's share of a job into as few requests as a greedy choice finds, each at most `max_bytes` of payload and
+/// max_request_pairs. All pairs of one expert stay together; an expert that is too large alone is a request of its own,
+/// over the cap. Pairs of each are ascending.
+std::vector<std::vector<uint32_t>> cut_share(const ExpertJob& job, std::vector<uint32_t> pairs, uint64_t max_bytes);
+
 /// Puts the rows of an answer ([n_out, n_rows_out]) where they belong.
 void place_rows(const RequestPlan& plan, std::span<const float> rows, uint32_t n_out, JobResult& result);
 

@@ -21,6 +21,7 @@ struct Settings {
     Duration retry_refused = 10s;                   ///< before a worker that was refused is looked at again
 
     Duration stall_min = 250ms;    ///< silence that means trouble: max(this, 2 x p99 of the round trips)
+    uint32_t small_request = 64;   ///< pairs; the round trips of larger requests do not count for that
     Duration give_up_silent = 3s;  ///< silence after which the connection is closed
     Duration no_holder = 2500ms;   ///< nobody holds an expert for so long: the job fails
     Duration compute_min = 2s;     ///< a worker that answers pings but does not get on: at least this …
@@ -29,6 +30,9 @@ struct Settings {
     uint32_t max_queued_pairs = 4096;  ///< … but it is not believed beyond this
     int patience = 10;  ///< in all, a request may take so many times its own share, whatever the pongs say
 
+    uint64_t slowest_link = 16u << 10;  ///< bytes per second; the whole time allowed grows with the bytes so
+
+    size_t max_unsent = 1u << 20;        ///< no further request is handed to a link that has not sent so much
     uint32_t max_payload = 16u << 20;    ///< largest RESULT tile accepted: 64 rows of 65536 floats
     uint64_t result_credit = 64u << 20;  ///< bytes of results under way per worker
 };

@@ -49,6 +49,8 @@ class Link {
     virtual void send(Bytes bytes) = 0;
     /// Bytes queued here and not yet taken by the operating system.
     virtual size_t unsent() const = 0;
+    /// Bytes that the other end has not acknowledged: unsent() and, where the operating system tells, what is under way.
+    virtual size_t unacknowledged() const { return unsent(); }
     /// Closes after what is queued was sent (`flush`), or at once.
     virtual void close(bool flush = false) = 0;
     /// Stops or resumes reading (back pressure towards the peer).

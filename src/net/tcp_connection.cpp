@@ -4,6 +4,10 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
 
 namespace linkcpp::net {
 
@@ -98,6 +102,16 @@ void Connection::send(Bytes bytes) {
     unsent_ += bytes.size();
     queue_.push_back(std::move(bytes));
     if (!writing_) start_write();
+}
+
+size_t Connection::unacknowledged() {
+    size_t under_way = 0;
+#ifdef SIOCOUTQ
+    int in_system = 0;
+    if (state_ == State::open && ioctl(socket_.native_handle(), SIOCOUTQ, &in_system) == 0 && in_system > 0)
+        under_way = static_cast<size_t>(in_system);
+#endif
+    return unsent_ + under_way;
 }
 
 void Connection::start_write() {

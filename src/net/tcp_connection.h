@@ -44,6 +44,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     void set_reading(bool reading);
     void detach();
     size_t unsent() const { return unsent_; }
+    size_t unacknowledged();
     const std::string& peer() const { return peer_; }
 
   private:
@@ -84,6 +85,7 @@ class TcpLink final : public Link {
 
     void send(Bytes bytes) override { connection_->send(std::move(bytes)); }
     size_t unsent() const override { return connection_->unsent(); }
+    size_t unacknowledged() const override { return connection_->unacknowledged(); }
     void close(bool flush) override { connection_->close(flush); }
     void set_reading(bool reading) override { connection_->set_reading(reading); }
     std::string peer() const override { return connection_->peer(); }

@@ -6,6 +6,7 @@
 #include "wire/session.h"
 
 #include <map>
+#include <set>
 
 namespace linkcpp::test {
 
@@ -42,6 +43,12 @@ class FakeWorker {
         clients_.clear();
     }
 
+    /// A sign of life on every connection.
+    void say_something() {
+        for (auto& client : clients_)
+            client->link->send(wire::encode(wire::Pong{}));
+    }
+
     Faults faults;
     uint64_t pongs = 0;
     Duration compute_time{0};
@@ -50,6 +57,7 @@ class FakeWorker {
     std::string numeric_class = "test";
     size_t requests = 0, pairs = 0, largest_backlog = 0;
     std::vector<wire::Output> outputs;
+    std::vector<std::set<uint32_t>> experts;  // of each request
 
   private:
     struct Client : wire::SessionHandler {
@@ -76,6 +84,7 @@ class FakeWorker {
             worker->requests += 1;
             worker->pairs += compute.expert.size();
             worker->outputs.push_back(compute.output);
+            worker->experts.emplace_back(compute.expert.begin(), compute.expert.end());
             if (!worker->faults.no_credit) link->send(wire::encode(wire::Credit{session.payload_bytes()}));
             const auto at = worker->network_.loop().now() + worker->compute_time;
             worker->network_.loop().after(at - worker->network_.loop().now(),

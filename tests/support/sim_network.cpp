@@ -116,6 +116,9 @@ struct SimConnection : std::enable_shared_from_this<SimConnection> {
     Bytes next_piece(Pipe& p) {
         Bytes& front = p.queued.front();
         size_t size = std::min(front.size() - p.front_taken, piece_bytes);
+        // A slow link moves small packets, not 64 KB every other second.
+        if (path().bytes_per_second > 0)
+            size = std::min(size, std::max<size_t>(1460, static_cast<size_t>(path().bytes_per_second / 20)));
         if (p.cut_at) size = std::min<size_t>(size, *p.cut_at - p.n_sent);
         Bytes piece(front.data() + p.front_taken, front.data() + p.front_taken + size);
         p.front_taken += size;
@@ -202,6 +205,9 @@ class SimLink final : public net::Link {
         }
     }
     size_t unsent() const override { return connection_->pipe[1 - side_].unsent; }
+    size_t unacknowledged() const override {
+        return connection_->pipe[1 - side_].unsent + connection_->pipe[1 - side_].in_window;
+    }
     void close(bool flush) override { connection_->close(side_, flush); }
     void set_reading(bool reading) override {
         connection_->reading[side_] = reading;
@@ -405,6 +411,17 @@ size_t SimNetwork::connections(const net::Address& address) const {
         auto connection = weak.lock();
         return connection && connection->open[0] && connection->open[1] && !connection->broken;
     }));
+}
+
+size_t SimNetwork::unsent_to(const net::Address& address) const {
+    size_t unsent = 0;
+    const auto found = connections_.find(address);
+    if (found == connections_.end()) return 0;
+    for (const auto& weak : found->second) {
+        const auto connection = weak.lock();
+        if (connection && !connection->broken) unsent += connection->pipe[1].unsent;
+    }
+    return unsent;
 }
 
 uint64_t SimNetwork::bytes_delivered(const net::Address& address, bool to_listener) const {

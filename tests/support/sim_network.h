@@ -88,6 +88,8 @@ class SimNetwork final : public net::Network {
     void flip_bit_after(const net::Address& address, bool to_listener, uint64_t n_bytes, int bit = 0);
     /// Connections to the address that are open on both sides.
     size_t connections(const net::Address& address) const;
+    /// Bytes that wait on the connecting sides of all connections to the address.
+    size_t unsent_to(const net::Address& address) const;
     /// Bytes that arrived at the listening side of the address so far, or at the other.
     uint64_t bytes_delivered(const net::Address& address, bool to_listener) const;
 
