@@ -156,6 +156,9 @@ Result<LlamaSession> LlamaSession::open(const LlamaModel& model, const ModelOpti
     params.n_ctx = n_ctx;
     params.n_batch = options.n_batch;
     params.n_ubatch = std::min(options.n_ubatch, options.n_batch);
+    params.flash_attn_type = options.flash_attention == "on"    ? LLAMA_FLASH_ATTN_TYPE_ENABLED
+                             : options.flash_attention == "off" ? LLAMA_FLASH_ATTN_TYPE_DISABLED
+                                                                : LLAMA_FLASH_ATTN_TYPE_AUTO;
     params.n_threads = params.n_threads_batch = options.threads();
     params.abort_callback = [](void* flag) { return static_cast<const std::atomic<bool>*>(flag)->load(); };
     params.abort_callback_data = const_cast<std::atomic<bool>*>(&stop);

@@ -33,13 +33,16 @@ void add_compute_options(CLI::App& command, ModelOptions& options) {
         ->check(CLI::Range(0, 100000))
         ->type_name("N")
         ->capture_default_str();
+    command.add_option("--fa,--flash-attn", options.flash_attention, "Flash attention, as llama.cpp has it")
+        ->check(CLI::IsMember({"auto", "on", "off"}))
+        ->capture_default_str();
     command.add_flag("-v,--verbose", options.verbose, "Show the log of llama.cpp and our own details");
 }
 
 std::vector<std::string> compute_arguments(const ModelOptions& options) {
-    std::vector<std::string> arguments = {"-b",    std::to_string(options.n_batch),
-                                          "--ub",  std::to_string(options.n_ubatch),
-                                          "--ngl", std::to_string(options.n_gpu_layers)};
+    std::vector<std::string> arguments = {
+        "-b",    std::to_string(options.n_batch),      "--ub", std::to_string(options.n_ubatch),
+        "--ngl", std::to_string(options.n_gpu_layers), "--fa", options.flash_attention};
     if (options.n_threads > 0) arguments.insert(arguments.end(), {"-t", std::to_string(options.n_threads)});
     if (options.n_ctx > 0) arguments.insert(arguments.end(), {"-c", std::to_string(options.n_ctx)});
     if (options.verbose) arguments.emplace_back("-v");

@@ -16,6 +16,7 @@ struct ModelOptions {
     uint32_t n_ctx = 0;  ///< 0: what prompt and answer need
     uint32_t n_batch = 2048, n_ubatch = 512;
     int n_gpu_layers = 0;
+    std::string flash_attention = "auto";  ///< "auto", "on", "off"
     bool verbose = false;
 
     int threads() const;  ///< the real number
