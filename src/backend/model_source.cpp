@@ -3,23 +3,48 @@
 #include "base/log.h"
 
 #include <algorithm>
+#include <array>
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace linkcpp::backend {
 
-std::string file_mapped_at(const void* address) {
+namespace {
+
+/// The loader maps a model and has all of it read at once. Nobody looks at experts there again (local ones are copied, by
+/// reading the file), so their pages need not stay in this process; the kernel keeps them in its cache while it has room.
+void release_pages(const FileMapping& mapping, ByteSpan data) {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = (reinterpret_cast<uintptr_t>(data.data()) + page - 1) / page * page;
+    const auto end = std::min(reinterpret_cast<uintptr_t>(data.data() + data.size()), mapping.end) / page * page;
+    // What is written to could be lost; a loader's mapping is not.
+    if (!mapping.read_only || begin < mapping.begin || begin >= end) return;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that was rounded up
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+}  // namespace
+
+std::optional<FileMapping> file_mapped_at(const void* address) {
     std::ifstream maps("/proc/self/maps");
     const auto wanted = reinterpret_cast<uintptr_t>(address);
     for (std::string line; std::getline(maps, line);) {
-        uintptr_t begin = 0, end = 0;
-        if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2 || wanted < begin || wanted >= end)
+        FileMapping mapping;
+        std::array<char, 5> permissions{};
+        if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &mapping.begin, &mapping.end,
+                        permissions.data()) != 3 ||
+            wanted < mapping.begin || wanted >= mapping.end)
             continue;
         const size_t path = line.find('/');
-        return path == std::string::npos ? "" : line.substr(path);
+        if (path == std::string::npos) return std::nullopt;
+        mapping.path = line.substr(path);
+        mapping.read_only = permissions[0] == 'r' && permissions[1] == '-';
+        return mapping;
     }
-    return "";
+    return std::nullopt;
 }
 
 void ModelSource::loaded(const moe::ExpertTensor& shape, int n_expert, ByteSpan data) {
@@ -32,7 +57,8 @@ void ModelSource::loaded(const moe::ExpertTensor& shape, int n_expert, ByteSpan 
         marker_fingerprint_ = (*marker)->model_fingerprint;
         tensor.digests = (*marker)->digests;
     }
-    if (mapped_path_.empty()) mapped_path_ = file_mapped_at(data.data());
+    const auto mapping = file_mapped_at(data.data());
+    if (mapping && mapped_path_.empty()) mapped_path_ = mapping->path;
     if (mapped_path_.empty() && tensor.digests.empty()) {
         // The loader reads files into memory of its own (no mmap): this is the only time that the bytes are seen.
         read_without_file_ = true;
@@ -41,6 +67,7 @@ void ModelSource::loaded(const moe::ExpertTensor& shape, int n_expert, ByteSpan 
                 sha256(data.subspan(static_cast<size_t>(e) * tensor.slab_bytes, tensor.slab_bytes)));
         }
     }
+    if (mapping) release_pages(*mapping, data);
     loaded_.push_back(std::move(tensor));
 }
 

@@ -53,7 +53,13 @@ class ModelSource {
     std::string no_weights_ = "the model is not loaded yet";
 };
 
-/// The file that `address` is mapped from, or "".
-std::string file_mapped_at(const void* address);
+/// A file that is mapped into this process.
+struct FileMapping {
+    std::string path;
+    uintptr_t begin = 0, end = 0;  ///< addresses
+    bool read_only = false;
+};
+/// The mapping that `address` lies in, if it is one of a file.
+std::optional<FileMapping> file_mapped_at(const void* address);
 
 }  // namespace linkcpp::backend
