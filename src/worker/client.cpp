@@ -124,10 +124,10 @@ void Client::on_compute(const wire::FrameHeader& header, wire::Compute&& compute
         return refused(refusal->code, refusal->message);
     }
     RequestCost cost{payload_bytes, uint64_t{compute.n_rows_out} * accepted.n_out * sizeof(float),
-                     accepted.scratch_bytes, compute.expert.size()};
-    if (cost.scratch_bytes > std::max(server_.settings_.max_peer_bytes, server_.settings_.max_result_bytes)) {
+                     accepted.rows_bytes + accepted.scratch_bytes, compute.expert.size()};
+    if (accepted.scratch_bytes > std::max(server_.settings_.max_peer_bytes, server_.settings_.max_result_bytes)) {
         return refused(wire::RefuseCode::unsupported,
-                       fmt::format("computing this takes {} MB at once", cost.scratch_bytes >> 20));
+                       fmt::format("computing this takes {} MB at once", accepted.scratch_bytes >> 20));
     }
     if (!server_.has_room(cost, *this)) {
         return refused(wire::RefuseCode::busy, "the queue of this worker is full");

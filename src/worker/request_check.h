@@ -30,7 +30,8 @@ struct Accepted {
     const ServedSlice* slice = nullptr;
     std::shared_ptr<const moe::Program> program;
     uint32_t n_out = 0;
-    uint64_t scratch_bytes = 0;  ///< what computing takes besides the request and its result
+    uint64_t rows_bytes = 0;     ///< rows that are held until they are summed; within the caps by max_pairs
+    uint64_t scratch_bytes = 0;  ///< the program's values, for as many pairs as are computed at once
 };
 
 class RequestCheck {

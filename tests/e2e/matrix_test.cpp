@@ -109,6 +109,20 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"all_experts_per_token", {"--arch", "qwen3moe", "--used", "8", "--expert-type", "q4_0"}, {}}),
     [](const auto& test) { return std::string(test.param.name); });
 
+/// The width of the 122B, top 8, a prompt in one batch of nearly 4096 tokens: 50 MB of activations, 32,000 pairs.
+TEST_F(Matrix, APromptOf4000TokensInOneBatchIsExact) {
+    const std::string model =
+        make("wide", {"--arch", "qwen3moe", "--layers", "1", "--embd", "3072", "--heads", "24", "--heads-kv", "8",
+                      "--experts", "32", "--used", "8", "--expert-type", "q4_K", "--dense-type", "q8_0"});
+    start_worker({slice("", "", model)});
+    std::string prompt;
+    while (prompt.size() < 4000)
+        prompt += "abcdefgh";
+    const auto report = verify(model, backbone(model), 2, {"-p", prompt, "-b", "4096", "--ub", "4096"});
+    expect_exact(report, 2);
+    EXPECT_EQ(report["rows_local"], 0) << report.dump(2);
+}
+
 /// Split models (-00001-of-00003.gguf) are cut as whole ones are.
 TEST_F(Matrix, ASplitModelIsExact) {
     make("split", {"--arch", "qwen3moe", "--parts", "3", "--expert-type", "q4_K", "--layers", "3"});
