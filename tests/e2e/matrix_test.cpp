@@ -123,6 +123,28 @@ TEST_F(Matrix, APromptOf4000TokensInOneBatchIsExact) {
     EXPECT_EQ(report["rows_local"], 0) << report.dump(2);
 }
 
+class Sequences : public Matrix, public testing::WithParamInterface<const char*> {};
+
+/// Four sequences in one batch, in each of two contexts that compute at the same time: every logit as in a stock run.
+TEST_P(Sequences, FourAtOnceInTwoContextsAreExact) {
+    const std::string model = make("model", {"--arch", GetParam(), "--expert-type", "q4_K"});
+    start_three(model);
+    const std::string expected = folder / "expected", logits = folder / "logits", stats = folder / "stats";
+    ASSERT_EQ(run({program("sequences"), model, expected}).exit_code, 0);
+    const Environment environment = {{"GGML_BACKEND_PATH", program("libggml-linkcpp.so")},
+                                     {"LINKCPP_WORKERS", all_workers()},
+                                     {"LINKCPP_FALLBACK", "none"},
+                                     {"LINKCPP_STATS", stats}};
+    const Finished done = run({program("sequences"), model, logits}, environment);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_GT(read_file(expected).size(), 1000u);
+    EXPECT_EQ(read_file(logits), read_file(expected));
+    EXPECT_FALSE(read_file(stats).empty()) << "nothing went through the backend";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Sequences, testing::Values("qwen3moe", "qwen35moe", "gpt-oss"),
+                         [](const auto& test) { return test_name(test.param); });
+
 /// Split models (-00001-of-00003.gguf) are cut as whole ones are.
 TEST_F(Matrix, ASplitModelIsExact) {
     make("split", {"--arch", "qwen3moe", "--parts", "3", "--expert-type", "q4_K", "--layers", "3"});
