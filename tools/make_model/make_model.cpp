@@ -54,7 +54,7 @@ Status read_types(Options& options) {
     return {};
 }
 
-/// Every n-th part holds an equal share of the tensors, as llama-gguf-split makes them.
+/// The names that llama.cpp expects of a split model's files.
 std::string part_path(const std::string& path, uint32_t part, uint32_t n_parts) {
     if (n_parts == 1) return path;
     const std::string stem = path.ends_with(".gguf") ? path.substr(0, path.size() - 5) : path;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
-#include <functional>
 #include <random>
 
 namespace linkcpp::maker {

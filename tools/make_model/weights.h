@@ -21,7 +21,6 @@ class WeightStream {
     Status make(const TensorPlan& plan, const std::function<Status(ByteSpan)>& write);
 
   private:
-    struct Kind;
     struct Pool {
         Bytes bytes;
         size_t unit_bytes = 0, n_units = 0;
