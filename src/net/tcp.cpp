@@ -141,8 +141,10 @@ struct Accepting : std::enable_shared_from_this<Accepting> {
     /// Out of file descriptors, most likely: connections that end will free some.
     void wait_and_accept(const ErrorCode& error) {
         const auto now = std::chrono::steady_clock::now();
-        if (now >= quiet_until) log_warning("cannot accept connections for now: {}", error.message());
-        if (now >= quiet_until) quiet_until = now + std::chrono::seconds(10);
+        if (now >= quiet_until) {
+            log_warning("cannot accept connections for now: {}", error.message());
+            quiet_until = now + std::chrono::seconds(10);
+        }
         timer.expires_after(std::chrono::milliseconds(100));
         timer.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
             if (!cancelled && !self->stopped) self->accept();

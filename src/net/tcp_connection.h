@@ -17,10 +17,10 @@ namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 using ErrorCode = boost::system::error_code;
 
-/// What the connections of one network share. The read buffer can be shared because only one read runs at a time, and
-/// it makes a connection that sends nothing cost next to nothing.
 class Connection;
 
+/// What the connections of one network share. The read buffer can be shared because only one read runs at a time, and
+/// it makes a connection that sends nothing cost next to nothing.
 struct TcpShared {
     std::array<uint8_t, 256 * 1024> read_buffer;
     /// Connections that were closed with flush and are not gone yet, the oldest first. Bounded: strangers that come and
