@@ -147,6 +147,7 @@ class Peer final : private wire::SessionHandler {
     uint64_t canary_id_ = UINT64_MAX;  // counts down; the owner's ids count up
     Instant last_heard_{}, last_ping_{};
     uint64_t sent_total_ = 0, acknowledged_ = 0;  // bytes of this connection, the latter at the last look
+    uint64_t request_end_ = 0;                    // of them, up to the end of the last request
     Instant hello_sent_{};
     Instant waiting_since_{};  // since when requests wait for credit while nothing is under way
     uint64_t rows_done_ = 0;   // by the last PONG

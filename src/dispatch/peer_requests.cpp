@@ -78,6 +78,7 @@ void Peer::flush_waiting() {
         if (pending_.empty()) last_heard_ = pending.sent;  // silence while nothing was asked means nothing
         pending_.emplace(pending.request.id, std::move(pending));
         send_frame(std::move(frame));
+        request_end_ = sent_total_;
     }
 }
 
@@ -106,7 +107,8 @@ void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& ti
     send_frame(wire::encode(wire::Credit{session_->payload_bytes()}));
     const auto found = pending_.find(header.request);
     if (found == pending_.end()) {  // late: its rows went elsewhere
-        if (link_->unsent() > max_unread)
+        // Behind a request that is still on its way our answers wait, and that is not its fault.
+        if (std::min<uint64_t>(link_->unsent(), sent_total_ - request_end_) > max_unread)
             lose({Code::corrupt, "it answers what nobody asked, and does not read"}, true);
         return;
     }
@@ -201,7 +203,16 @@ void Peer::on_goaway(const wire::GoAway& goaway) {
     observer_.peer_changed(*this);
 }
 
-Duration Peer::stall_after() const { return std::max(settings_.stall_min, 2 * round_trips_.quantile(0.99)); }
+/// Who has received a request of megabytes reads, checks and answers it on the thread that answers pings too.
+Duration Peer::stall_after() const {
+    uint64_t largest = 0;
+    for (const auto& [id, pending] : pending_) {
+        if (pending.sent_end <= acknowledged_) largest = std::max(largest, pending.bytes);
+    }
+    const Duration handling(std::chrono::duration_cast<Duration>(std::chrono::seconds(largest)) /
+                            static_cast<int64_t>(settings_.slowest_reader));
+    return std::max(settings_.stall_min, 2 * round_trips_.quantile(0.99)) + handling;
+}
 
 void Peer::note_progress(Instant now) {
     for (auto& [id, pending] : pending_)

@@ -20,7 +20,9 @@ struct Settings {
     Duration backoff_min = 50ms, backoff_max = 2s;  ///< between attempts, doubled each time, with jitter
     Duration retry_refused = 10s;                   ///< before a worker that was refused is looked at again
 
-    Duration stall_min = 250ms;    ///< silence that means trouble: max(this, 2 x p99 of the round trips)
+    Duration stall_min = 250ms;  ///< silence that means trouble: max(this, 2 x p99 of the round trips)
+    /// Bytes per second: a worker checks a large request before it answers the next ping.
+    uint64_t slowest_reader = 64u << 20;
     uint32_t small_request = 64;   ///< pairs; the round trips of larger requests do not count for that
     Duration give_up_silent = 3s;  ///< silence after which the connection is closed
     Duration no_holder = 2500ms;   ///< nobody holds an expert for so long: the job fails

@@ -52,6 +52,8 @@ class FakeWorker {
     Faults faults;
     uint64_t pongs = 0;
     Duration compute_time{0};
+    double reads_at =
+        0;  ///< bytes per second; > 0: a request is checked so long, and nothing else is answered meanwhile
     uint64_t credit = 64 << 20;
     uint32_t max_payload = 64 << 20;
     std::string numeric_class = "test";
@@ -78,7 +80,11 @@ class FakeWorker {
         void on_ping(const wire::Ping& ping) override {
             const uint64_t done = worker->faults.lying_pong ? ++worker->pongs : 0;
             const uint32_t queued = worker->faults.lying_pong ? UINT32_MAX : 0;
-            if (!worker->faults.deaf) link->send(wire::encode(wire::Pong{ping.nonce, done, queued, 255, 127}));
+            if (worker->faults.deaf) return;
+            worker->network_.loop().after(std::max(Duration{0}, busy_until - worker->network_.loop().now()),
+                                          [this, alive = alive, pong = wire::Pong{ping.nonce, done, queued, 255, 127}] {
+                                              if (*alive) link->send(wire::encode(pong));
+                                          });
         }
         void on_compute(const wire::FrameHeader& header, wire::Compute&& compute) override {
             worker->requests += 1;
@@ -86,12 +92,18 @@ class FakeWorker {
             worker->outputs.push_back(compute.output);
             worker->experts.emplace_back(compute.expert.begin(), compute.expert.end());
             if (!worker->faults.no_credit) link->send(wire::encode(wire::Credit{session.payload_bytes()}));
-            const auto at = worker->network_.loop().now() + worker->compute_time;
+            if (worker->reads_at > 0) {
+                busy_until = worker->network_.loop().now() +
+                             std::chrono::duration_cast<Duration>(std::chrono::duration<double>(
+                                 static_cast<double>(session.payload_bytes()) / worker->reads_at));
+            }
+            const auto at = std::max(busy_until, worker->network_.loop().now()) + worker->compute_time;
             worker->network_.loop().after(at - worker->network_.loop().now(),
                                           [this, alive = alive, header, compute = std::move(compute)] {
                                               if (*alive) worker->answer(*link, header, compute);
                                           });
         }
+        Instant busy_until{};
         std::shared_ptr<bool> alive = std::make_shared<bool>(true);
         ~Client() override { *alive = false; }
     };

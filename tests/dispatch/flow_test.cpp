@@ -30,6 +30,16 @@ TEST_F(Flow, APromptOf4096TokensGoesThroughALinkOfTwoMegabytesPerSecond) {
     EXPECT_LT(took, 30s);
 }
 
+/// The network thread of a slow device is busy with 50 MB for half a second; that is no silence.
+TEST_F(Flow, AWorkerThatChecksALargeRequestIsNotTakenForSilent) {
+    worker(0, n_expert).reads_at = 100e6;
+    ASSERT_TRUE(run(Work(1)).ok());
+    ASSERT_TRUE(run(prompt(), 600s).ok());
+    prompt().check(result);
+    EXPECT_EQ(workers[0]->requests, 2u);
+    EXPECT_EQ(dispatcher->stats().failovers, 0u);
+}
+
 TEST_F(Flow, AVerySlowLinkIsWaitedForAsLongAsBytesArrive) {
     worker(0, n_expert);
     const Work work(64, false, n_embd);

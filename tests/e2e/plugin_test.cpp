@@ -63,16 +63,11 @@ TEST_F(Plugin, LlamaPerplexityIsTheSame) {
     write_file(text, {reinterpret_cast<const uint8_t*>(words.data()), words.size()});
     const std::vector<std::string> command = {
         program("llama-perplexity"), "-m", capitals_model(), "-f", text, "-c", "128", "-b", "128", "-t", "1"};
-    const auto estimate = [](const Finished& done) {
-        const std::string all = done.out + done.err;
-        const size_t at = all.find("Final estimate: PPL = ");
-        return at == std::string::npos ? "none: " + all : all.substr(at, all.find('\n', at) - at);
-    };
-    const std::string expected = estimate(run(command));
-    ASSERT_NE(expected.find("PPL"), std::string::npos) << expected;
+    const std::string expected = perplexity(command);
+    ASSERT_TRUE(expected.starts_with("Final")) << expected;
     start_worker({slice("", "0:11")});
     start_worker({slice("", "11:16")});
-    EXPECT_EQ(estimate(run(command, environment())), expected);
+    EXPECT_EQ(perplexity(command, environment()), expected);
     EXPECT_EQ(rows_remote_and_local().second, 0u);
 }
 
