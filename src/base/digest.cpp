@@ -1,5 +1,7 @@
 #include "base/digest.h"
 
+#include "base/hex.h"
+
 #include <bit>
 #include <openssl/evp.h>
 
@@ -29,16 +31,7 @@ Digest sha256(ByteSpan bytes) {
     return hash.finish();
 }
 
-std::string Digest::hex() const {
-    static const char digits[] = "0123456789abcdef";
-    std::string text;
-    text.reserve(2 * bytes.size());
-    for (uint8_t byte : bytes) {
-        text += digits[byte >> 4];
-        text += digits[byte & 15];
-    }
-    return text;
-}
+std::string Digest::hex() const { return to_hex(bytes); }
 
 namespace {
 
