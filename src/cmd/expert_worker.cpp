@@ -1,6 +1,7 @@
 // linkcpp-expert-worker: holds slices and computes their experts for backbones that connect. Never links libllama.
 
 #include "base/log.h"
+#include "cmd/blocked_signals.h"
 #include "cmd/progress.h"
 #include "cmd/units.h"
 #include "cmd/values.h"
@@ -11,7 +12,6 @@
 #include "worker/slice_store.h"
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <fmt/format.h>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -38,26 +38,6 @@ Examples:
 `linkcpp slice` cuts slices from a model. A worker sees the activations of the tokens that it computes.
 Ctrl-C finishes what is being computed and ends; a second one ends at once.
 Exit code: 0 ended as asked, 1 failed, 2 a command line that makes no sense.)";
-
-/// Threads that are made while this lives leave SIGINT and SIGTERM to the main thread.
-class SignalsBlocked {
-  public:
-    SignalsBlocked() {
-        sigemptyset(&set_);
-        sigaddset(&set_, SIGINT);
-        sigaddset(&set_, SIGTERM);
-        pthread_sigmask(SIG_BLOCK, &set_, &before_);
-    }
-    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    int wait() const {
-        int signal = 0;
-        sigwait(&set_, &signal);
-        return signal;
-    }
-
-  private:
-    sigset_t set_, before_;
-};
 
 int fail(const Status& status) {
     log_error("{}", status.message());
@@ -140,7 +120,7 @@ void print_json(const worker::SliceStore& store, const moe::Device& device, cons
 
 int serve(const Options& options, const net::Address& address) {
     // Slices first: while they load, Ctrl-C simply ends the process.
-    std::optional<SignalsBlocked> blocked(std::in_place);
+    std::optional<cmd::BlockedSignals> blocked(std::in_place);
     Result<std::shared_ptr<moe::Device>> device = moe::Device::open(options.device, options.n_threads);
     if (!device.ok()) return fail(device.status());
     blocked.reset();
