@@ -2,6 +2,7 @@
 #include "base/hex.h"
 #include "base/secret.h"
 #include "base/signing_key.h"
+#include "base/statements.h"
 #include "moe/files.h"
 
 #include <gtest/gtest.h>
@@ -85,6 +86,29 @@ TEST(SigningKey, DoesNotTakeWhatIsNone) {
     EXPECT_EQ(SigningKey::load_or_create(folder / "key").status().code(), Code::corrupt);
     EXPECT_EQ(SigningKey::load_or_create(folder / "no/such/folder").status().code(), Code::io);
     EXPECT_FALSE(PublicKey::parse("abcd").ok());
+}
+
+TEST(Statements, AreTheBytesThatTheDocumentsShow) {
+    const auto key = *PublicKey::parse("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c");
+    const Bytes registration = RegistrationStatement{key, key, "00ff"}.bytes();
+    EXPECT_EQ(std::string(registration.begin(), registration.end()),
+              "linkcpp node registration 1\n"
+              "hub 3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c\n"
+              "nonce 00ff\n"
+              "node 3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c\n");
+    const Receipt receipt{"b0", "c0", "d0", "m", 0, 2, 16, 32, 1234, 1700000000, 1700000060, 7};
+    const Bytes bytes = receipt.bytes();
+    EXPECT_EQ(std::string(bytes.begin(), bytes.end()),
+              "linkcpp receipt 1\nbackbone b0\npayer c0\nnode d0\nmodel m\nlayers 0:2\nexperts 16:32\nrows 1234\n"
+              "period 1700000000:1700000060\nsequence 7\n");
+    EXPECT_EQ(receipt.id(), sha256(bytes).hex());
+}
+
+TEST(Statements, NamesCannotBreakOutOfTheirLine) {
+    EXPECT_TRUE(is_plain_name("Qwen3.5 122B \xc3\xa9"));
+    for (const char* bad : {"", "a\nrows 9", "a\r", "a\x7f", "\t"})
+        EXPECT_FALSE(is_plain_name(bad));
+    EXPECT_FALSE(is_plain_name(std::string(201, 'a')));
 }
 
 }  // namespace
