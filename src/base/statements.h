@@ -1,7 +1,7 @@
 #pragma once
 // What is signed: the exact bytes of a registration and of a receipt. Both ends make them here from the same values, so that
 // nothing that is signed depends on how JSON was written. Each begins with its purpose, so that a signature for one means
-// nothing as another; a field is a line, and no value holds a line break. docs/HUB.md shows them. Pure functions.
+// nothing as another; a field is a line, and no value holds a line break. docs/MARKET.md shows them. Pure functions.
 
 #include "base/signing_key.h"
 
