@@ -3,7 +3,10 @@
 #include "base/log.h"
 #include "base/signing_key.h"
 #include "cmd/blocked_signals.h"
+#include "cmd/hub_swarm.h"
 #include "cmd/units.h"
+#include "hub/market_routes.h"
+#include "hub/market_spec.h"
 #include "hub/model_routes.h"
 #include "hub/server.h"
 #include "hub/shelf.h"
@@ -23,12 +26,14 @@ struct Options {
     std::string listen = "127.0.0.1:19000", data;
     std::vector<std::string> models;
     hub::ServerSettings server;
+    cmd::HubSwarmOptions swarm;
     bool verbose = false, quiet = false;
 };
 
 constexpr const char* footer = R"(
 Examples:
   linkcpp-hub --model qwen=qwen3-30b-a3b.gguf
+  linkcpp-hub --model qwen=qwen3-30b-a3b.gguf --listen 0.0.0.0:19000 --join-token swarm.token
   linkcpp-hub --model big=big-00001-of-00004.gguf --model small.gguf --listen 0.0.0.0:19000 --cert hub.crt --key hub.key
 
 Everybody who reaches the port can download the models. The hub's key signs what it says about them; clients pin it.
@@ -71,12 +76,14 @@ Result<hub::Shelf> open_models(const std::vector<std::string>& models) {
     return hub::Shelf::open(sources);
 }
 
-void print_start(const hub::Shelf& shelf, const SigningKey& key, const hub::HttpServer& server, bool tls) {
+void print_start(const hub::Shelf& shelf, const std::string& swarm, const SigningKey& key,
+                 const hub::HttpServer& server, bool tls) {
     for (const auto& model : shelf.models()) {
         const moe::ModelInfo& info = model->file.info();
         fmt::print("model {}: {}, {} layers, {} experts per layer, {} used, {}\n", model->name, info.architecture,
                    info.n_layer, info.n_expert, info.n_expert_used, cmd::human_bytes(info.n_bytes));
     }
+    fmt::print("{}\n", swarm);
     fmt::print("hub key {}\n", key.public_key().hex());
     fmt::print("serving on {}://{}\n", tls ? "https" : "http", server.address().str());
     std::fflush(stdout);
@@ -92,16 +99,29 @@ int serve(Options& options) {
     auto shelf = open_models(options.models);
     if (!shelf.ok()) return fail(shelf.status());
 
+    const auto swarm_settings = options.swarm.settings(options.server.listen.is_loopback());
+    if (!swarm_settings.ok()) return fail(swarm_settings.status(), 2);
+    auto store = hub::open_sqlite_store(options.data + "/hub.sqlite");
+    if (!store.ok()) return fail(store.status());
+
     const cmd::BlockedSignals blocked;
+    const SteadyClock clock;
+    hub::Swarm swarm(clock, **store, key->public_key(), hub::market_specs(*shelf, options.swarm.target),
+                     *swarm_settings);
+    const Status granted = options.swarm.make_grants(swarm);
+    if (!granted.ok()) return fail(granted, 2);
     hub::Router router;
     hub::Metrics metrics;
     hub::add_model_routes(router, *shelf);
+    hub::add_market_routes(router, swarm, clock);
+    hub::add_node_routes(router, swarm);
+    hub::add_swarm_metrics(metrics, swarm);
     hub::add_status_routes(router, metrics);
     auto server = hub::HttpServer::listen(router, options.server);
     if (!server.ok()) return fail(server.status());
     hub::add_server_metrics(metrics, **server);
     (*server)->start();
-    print_start(*shelf, *key, **server, !options.server.certificate.empty());
+    print_start(*shelf, cmd::swarm_line(*swarm_settings), *key, **server, !options.server.certificate.empty());
     blocked.wait();
     log_info("finishing answers under way; another Ctrl-C ends at once");
     std::signal(SIGINT, SIG_DFL);
@@ -109,6 +129,7 @@ int serve(Options& options) {
     sigset_t none;
     sigemptyset(&none);
     pthread_sigmask(SIG_SETMASK, &none, nullptr);
+    swarm.end_waiting();
     (*server)->stop();
     return 0;
 }
@@ -143,6 +164,7 @@ int main(int argc, char** argv) {
     app.add_option("--max-connections", options.server.max_connections, "Connections at once")
         ->check(CLI::Range(1, 100000))
         ->capture_default_str();
+    options.swarm.add_to(app);
     auto* verbose = app.add_flag("--verbose", options.verbose, "Tell more");
     app.add_flag("--quiet", options.quiet, "Errors only")->excludes(verbose);
     try {

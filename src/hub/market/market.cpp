@@ -26,7 +26,7 @@ Market::Market(const Clock& clock, Settings settings) : clock_(clock), settings_
 
 void Market::add_model(ModelSpec spec) {
     const std::string name = spec.name;
-    models_.emplace(name, Model(std::move(spec)));
+    models_.emplace(name, Model(std::move(spec), settings_.first_version));
 }
 
 const ModelSpec* Market::model(const std::string& name) const {

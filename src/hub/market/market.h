@@ -27,6 +27,7 @@ struct Settings {
     size_t max_nodes = 100'000;
     Duration demand_half_life = std::chrono::minutes(10);  ///< of what counts as recent demand of a model
     std::string lease_prefix = "lease";                    ///< differs between runs, so that old ids mean nothing
+    uint64_t first_version = 1;                            ///< of every placement; differs between runs, too
     /// The reward that a node was promised once for what it holds (before a restart of the hub); may be empty.
     std::function<std::optional<uint64_t>(const std::string& node, const Holding&)> promised;
 };
@@ -78,6 +79,7 @@ struct HeartbeatAnswer {
     struct Held {
         uint64_t reward = 0;
         uint32_t replicas = 0, target = 0;
+        bool fresh = false;  ///< since this heartbeat
     };
     std::vector<Held> holds;
 };
@@ -113,6 +115,9 @@ class Market {
     /// Changes whenever placement() does, load aside. 0: no such model.
     uint64_t placement_version(const std::string& model);
 
+    /// Grows with every change of any placement.
+    uint64_t n_changes() const { return n_changes_; }
+
     /// What rows of this node's experts earn now, per 1000; nullopt: it does not hold all of them.
     std::optional<uint64_t> reward(const std::string& node, const Holding& part);
     /// Rows that backbones had computed, by their receipts.
@@ -125,9 +130,9 @@ class Market {
 
   private:
     struct Model {
-        explicit Model(ModelSpec spec) : map(std::move(spec)) {}
+        Model(ModelSpec spec, uint64_t first_version) : map(std::move(spec)), version(first_version) {}
         ModelMap map;
-        uint64_t version = 1;
+        uint64_t version;
         double rows = 0;  // decayed to rows_at
         Instant rows_at{0};
         std::set<std::string> holders;  // nodes that hold something of it
@@ -136,6 +141,7 @@ class Market {
         Holding what;
         uint64_t reward = 0;
         bool leaving = false;  // a lease was given in its stead
+        bool fresh = true;     // not told of yet
     };
     struct Node {
         std::vector<Held> holds;
@@ -181,7 +187,7 @@ class Market {
     std::list<std::string> by_age_;  // nodes, the longest silent first
     std::map<std::string, Lease> leases_;
     std::set<std::pair<Instant, std::string>> lapses_;
-    uint64_t last_lease_ = 0;
+    uint64_t last_lease_ = 0, n_changes_ = 0;
 };
 
 }  // namespace linkcpp::hub::market

@@ -76,6 +76,7 @@ void Market::publish(const std::string& id, const std::vector<Held>& before, con
     for (const std::string& name : concerned) {
         Model& model = models_.at(name);
         model.version += 1;
+        n_changes_ += 1;
         const bool holds =
             std::any_of(after.begin(), after.end(), [&](const Held& held) { return held.what.model == name; });
         if (holds) {
@@ -105,7 +106,7 @@ std::vector<Market::Held> Market::held_now(const std::string& id, const Node& no
     for (const Holding& what : heartbeat.holds) {
         const auto same =
             std::find_if(node.holds.begin(), node.holds.end(), [&](const Held& held) { return held.what == what; });
-        holds.push_back(same != node.holds.end() ? *same : Held{what, first_reward(id, node, what), false});
+        holds.push_back(same != node.holds.end() ? *same : Held{what, first_reward(id, node, what), false, true});
     }
     return holds;
 }
@@ -163,9 +164,10 @@ Result<HeartbeatAnswer> Market::heartbeat(const std::string& id, const Heartbeat
     renew(node, heartbeat, answer);
     for (const std::string& lease : node.leases)
         answer.leases.push_back(leases_.at(lease));
-    for (const Held& held : node.holds) {
+    for (Held& held : node.holds) {
         const ModelMap& map = models_.at(held.what.model).map;
-        answer.holds.push_back({held.reward, map.fewest_replicas(held.what.block), map.spec().target});
+        answer.holds.push_back({held.reward, map.fewest_replicas(held.what.block), map.spec().target, held.fresh});
+        held.fresh = false;
     }
     return answer;
 }
