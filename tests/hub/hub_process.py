@@ -70,7 +70,7 @@ class Hub:
     def raw(self, request):
         """Sends bytes as they are and reads until the hub closes; an answer cut off by a reset counts as what came."""
         with self.connect() as connection:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            with contextlib.suppress(OSError):  # it may have closed already
                 connection.sendall(request)
                 connection.shutdown(socket.SHUT_WR)
             answer = b""
