@@ -1,45 +1,25 @@
 #include "backend/admission.h"
 
+#include "dispatch/compare.h"
+
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <random>
 
 namespace linkcpp::backend {
 
-namespace {
+Admission::Admission(const ModelSource& source, LocalExperts* local, std::string numeric_class, bool audits)
+    : source_(source), local_(local), audits_(audits && local != nullptr), numeric_class_(std::move(numeric_class)),
+      checks_("lc-check"), auditor_("lc-audit") {}
 
-/// Across numeric classes results differ in the last bits; more than this is a wrong result. docs/ARCHITECTURE.md.
-constexpr double max_nmse = 1e-4;
+TaskThread::TaskThread(const char* name)
+    : thread_([this, name] {
+          pthread_setname_np(pthread_self(), name);
+          run();
+      }) {}
 
-Status judge(std::span<const float> y, const std::vector<float>& expected, bool same_class, const std::string& what) {
-    if (y.size() != expected.size()) return {Code::corrupt, what + ": the test answer has another size"};
-    if (same_class) {
-        if (std::memcmp(y.data(), expected.data(), y.size_bytes()) == 0) return {};
-        return {Code::mismatch,
-                what +
-                    ": its results are not bit-identical with the local ones, although its numeric class is the same"};
-    }
-    double error = 0, power = 0;
-    for (size_t i = 0; i < y.size(); ++i) {
-        error += (static_cast<double>(y[i]) - expected[i]) * (static_cast<double>(y[i]) - expected[i]);
-        power += static_cast<double>(expected[i]) * expected[i];
-    }
-    const double nmse = power > 0 ? error / power : error;
-    if (nmse <= max_nmse) return {};
-    return {Code::mismatch,
-            fmt::format("{}: its results differ from the local ones, NMSE {:.2g} (at most {:.0e} is allowed)", what,
-                        nmse, max_nmse)};
-}
-
-}  // namespace
-
-Admission::Admission(const ModelSource& source, LocalExperts* local, std::string numeric_class)
-    : source_(source), local_(local), numeric_class_(std::move(numeric_class)), thread_([this] { run(); }) {}
-
-Admission::~Admission() {
+TaskThread::~TaskThread() {
     {
         const std::lock_guard lock(mutex_);
         stop_ = true;
@@ -48,8 +28,15 @@ Admission::~Admission() {
     thread_.join();
 }
 
-void Admission::run() {
-    pthread_setname_np(pthread_self(), "lc-check");
+void TaskThread::add(std::function<void()> task) {
+    {
+        const std::lock_guard lock(mutex_);
+        tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+}
+
+void TaskThread::run() {
     for (;;) {
         std::function<void()> task;
         {
@@ -65,11 +52,30 @@ void Admission::run() {
 
 void Admission::admit(const std::string& worker, const wire::Welcome& welcome,
                       std::function<void(Result<std::vector<dispatch::Canary>>)> done) {
-    {
-        const std::lock_guard lock(mutex_);
-        tasks_.push_back([this, worker, welcome, done = std::move(done)] { done(decide(worker, welcome)); });
+    checks_.add([this, worker, welcome, done = std::move(done)] { done(decide(worker, welcome)); });
+}
+
+void Admission::audit(dispatch::AuditRequest request, std::function<void(Status)> done) {
+    // Shared, because a task must be copyable.
+    auto shared = std::make_shared<dispatch::AuditRequest>(std::move(request));
+    auditor_.add([this, shared, done = std::move(done)] { done(compute_again(*shared)); });
+}
+
+Status Admission::compute_again(const dispatch::AuditRequest& request) const {
+    const auto program = moe::decode_program(request.program->code);
+    if (!program.ok()) return {Code::unsupported, program.status().message()};
+    const wire::Compute& compute = request.compute;
+    const size_t n_out = request.program->n_out;
+    std::vector<float> rows(compute.expert.size() * n_out);
+    const Status computed =
+        local_->compute(static_cast<int>(request.layer), *program, compute.x, compute.x_row, compute.expert, rows);
+    if (!computed.ok()) return {Code::unavailable, computed.message()};
+    if (compute.output == wire::Output::sums) {
+        std::vector<float> sums(compute.n_rows_out * n_out);
+        moe::weighted_sums(rows, compute.weight, compute.group, n_out, sums);
+        rows = std::move(sums);
     }
-    wake_.notify_one();
+    return dispatch::compare_rows(rows, request.rows, n_out, request.same_class);
 }
 
 Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, const wire::Welcome& welcome) const {
@@ -81,8 +87,9 @@ Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, cons
                                              offer.layer_end, offer.expert_begin, offer.expert_end);
         if (offer.layer_end > INT32_MAX || offer.expert_end > INT32_MAX)
             return {Code::corrupt, what + ": impossible ranges"};
-        const auto digest = source_.digest(static_cast<int>(offer.layer_begin), static_cast<int>(offer.layer_end),
-                                           static_cast<int>(offer.expert_begin), static_cast<int>(offer.expert_end));
+        const auto digest =
+            source_.digest(static_cast<int>(offer.layer_begin), static_cast<int>(offer.layer_end),
+                           static_cast<int>(offer.expert_begin), static_cast<int>(offer.expert_end), &progress_);
         if (!digest.ok()) return digest.status().in(what);
         if (!std::equal(offer.slice.begin(), offer.slice.end(), digest->bytes.begin())) {
             return {Code::mismatch, what + " is not of this model: the digests of the weights differ (another model, "
@@ -124,8 +131,9 @@ Result<std::vector<dispatch::Canary>> Admission::canaries(const wire::SliceOffer
         std::vector<float> expected(experts.size() * test.program.n_out);
         const std::vector<uint32_t> rows = {0, 1};
         LINKCPP_TRY(local_->compute(layer->first, program, test.x, rows, experts, expected));
-        test.judge = [expected = std::move(expected), same_class, name = tensor->name.str()](std::span<const float> y) {
-            return judge(y, expected, same_class, name);
+        test.judge = [expected = std::move(expected), same_class, n_out = test.program.n_out,
+                      name = tensor->name.str()](std::span<const float> y) {
+            return dispatch::compare_rows(expected, y, n_out, same_class).in(name);
         };
         tests.push_back(std::move(test));
     }

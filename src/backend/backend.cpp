@@ -79,6 +79,9 @@ ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph* graph) {
         } else {
             status = compute_local_part(context, graph, part);
         }
+        if (const auto* stop = Runtime::get().config().stop; !status.ok() && stop != nullptr && *stop) {
+            return GGML_STATUS_FAILED;  // who asked for that knows
+        }
         if (!status.ok()) {
             // FAILED, not ABORTED: llama-server takes the latter for a full KV cache.
             log_error("decode failed: {}", status.message());

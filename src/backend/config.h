@@ -5,6 +5,7 @@
 #include "dispatch/request.h"
 #include "net/loop.h"
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <string>
@@ -44,6 +45,7 @@ struct ModelSettings {
     int layer_begin = 0, layer_end = INT32_MAX;  ///< layers whose experts may go remote
     Fallback fallback = Fallback::automatic;
     dispatch::SplitMode split = dispatch::SplitMode::exact;
+    double audit = 1.0 / 256;                  ///< share of the answers that are computed again; 1: all, before use
     std::string model_path;                    ///< file with the local weights; empty: the file that was loaded
     uint64_t expert_cache_bytes = 2ull << 30;  ///< local experts kept for fallback
 
@@ -54,6 +56,7 @@ struct Config {
     std::string error;                                          ///< not empty: every decode fails with this
     ModelSettings defaults;                                     ///< of a model that none of `models` names
     std::vector<std::pair<std::string, ModelSettings>> models;  ///< by a pattern of the file's name; the first counts
+    const std::atomic<bool>* stop = nullptr;                    ///< becomes true: a decode that waits for workers fails
     int n_threads = 0;                                          ///< for local experts; 0: as the host process says
     std::function<void(const LayerStats&)> on_layer;            ///< called by the computing thread after each layer
 

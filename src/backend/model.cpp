@@ -71,9 +71,11 @@ void Model::prepare() {
         std::string("linkcpp ") + LINKCPP_VERSION + ", ggml " + ggml_version() + " (" + ggml_commit() + ")";
     settings.numeric_class = numeric_class;
     settings.split = settings_.split;
+    settings.audit_share = settings_.audit;
+    settings.stop = config.stop;
     network_ = Runtime::get().network();
     if (!unusable_.ok()) return;
-    admission_ = std::make_unique<Admission>(source_, local_.get(), numeric_class);
+    admission_ = std::make_unique<Admission>(source_, local_.get(), numeric_class, fallback_);
     dispatcher_ =
         std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), settings_.workers, admission_.get());
     announce();
@@ -86,7 +88,7 @@ void Model::announce() {
     bool is_settled = false;
     std::vector<dispatch::HolderInfo> holders;
     network_->loop().post([&] {
-        dispatcher_->when_settled([&] {
+        dispatcher_->when_settled(!fallback_, [&] {
             const std::lock_guard lock(mutex);
             holders = dispatcher_->holders();
             is_settled = true;

@@ -126,7 +126,8 @@ int ModelSource::n_expert(int layer) const {
     return found == layers_.end() ? 0 : found->second;
 }
 
-Result<Digest> ModelSource::digest(int layer_begin, int layer_end, int expert_begin, int expert_end) const {
+Result<Digest> ModelSource::digest(int layer_begin, int layer_end, int expert_begin, int expert_end,
+                                   std::atomic<uint64_t>* progress) const {
     if (layer_begin < 0 || layer_begin >= layer_end || layer_end > moe::max_layers || expert_begin < 0 ||
         expert_begin >= expert_end) {
         return {Code::not_found, "its ranges are empty"};
@@ -140,6 +141,7 @@ Result<Digest> ModelSource::digest(int layer_begin, int layer_end, int expert_be
         part.data = {};
         part.digests.clear();
         for (int e = expert_begin; e < end; ++e) {
+            if (progress != nullptr) *progress += 1;
             if (file_) {
                 const auto digest = file_->slab_digest(tensor, e);
                 if (!digest.ok()) return digest.status();

@@ -9,6 +9,7 @@
 #include "moe/hole_marker.h"
 #include "moe/model_file.h"
 
+#include <atomic>
 #include <map>
 #include <optional>
 #include <string>
@@ -38,8 +39,10 @@ class ModelSource {
     const std::map<int, int>& layers() const { return layers_; }  ///< layer -> experts
 
     /// The digest of experts [expert_begin, expert_end) of layers [layer_begin, layer_end) as this model has them.
-    /// Errors: not_found (the model has no such layers or experts), unsupported (nothing is known about their bytes), io.
-    Result<Digest> digest(int layer_begin, int layer_end, int expert_begin, int expert_end) const;
+    /// `progress` grows meanwhile. Errors: not_found (the model has no such layers or experts), unsupported (nothing is
+    /// known about their bytes), io.
+    Result<Digest> digest(int layer_begin, int layer_end, int expert_begin, int expert_end,
+                          std::atomic<uint64_t>* progress = nullptr) const;
 
   private:
     Status adopt(const std::string& path);

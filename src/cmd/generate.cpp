@@ -189,10 +189,11 @@ void print_summary(const Options& options, const Answer& answer) {
     log_info("{}", text);
 }
 
-Status prepare(const Options& options) {
+Status prepare(const Options& options, const std::atomic<bool>& stop) {
     auto config = backend_config(options.swarm, options.compute.threads());
     if (!config.ok()) return config.status();
     LINKCPP_TRY(check_model(options.compute.model, &*config));
+    config->stop = &stop;
     if (!options.stats.empty()) {
         auto file = StatsFile::open(options.stats);
         if (!file.ok()) return file.status();
@@ -208,7 +209,7 @@ int run(const Options& options) {
     if (options.compute.verbose) set_log_level(LogLevel::debug);
     const std::atomic<bool>& stop = catch_interrupts();
     Answer answer;
-    Status status = prepare(options);
+    Status status = prepare(options, stop);
     if (status.ok()) status = run_model(options, stop, answer);
     if (stop) return exit_interrupted;
     if (!status.ok()) {

@@ -114,6 +114,7 @@ Status record(const TraceOptions& options, bool with_follow, Trace& trace) {
     if (!config.ok()) return config.status();
     LINKCPP_TRY(check_model(options.compute.model, &*config));
     set_llama_log(options.compute.verbose);
+    config->stop = &stop;
     LINKCPP_TRY(prepare_backends(options.swarm, std::move(*config)));
     LINKCPP_TRY(run_model(options, follow, stop, trace));
     trace.totals = backend::Runtime::get().totals();

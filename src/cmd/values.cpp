@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 namespace linkcpp::cmd {
 
@@ -55,6 +56,20 @@ Result<uint64_t> parse_size(const std::string& text) {
         return {Code::invalid_argument, "'" + text + "' is not a size; write 512M, 2G, 1.5GB or a number of bytes"};
     }
     return static_cast<uint64_t>(value * scale);
+}
+
+Result<double> parse_share(const std::string& text) {
+    const auto value_of = [](std::string_view digits) {
+        double value = 0;
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+        return error == std::errc() && end == digits.data() + digits.size() ? value : std::nan("");
+    };
+    const size_t slash = text.find('/');
+    double share = value_of(std::string_view(text).substr(0, slash));
+    if (slash != std::string::npos) share /= value_of(std::string_view(text).substr(slash + 1));
+    if (!(share >= 0 && share <= 1))
+        return {Code::invalid_argument, "'" + text + "' is not a share; write 0, 0.01, 1/256 or 1"};
+    return share;
 }
 
 Result<std::vector<net::Address>> parse_addresses(const std::string& text) {

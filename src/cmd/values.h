@@ -17,6 +17,9 @@ Result<std::pair<int, int>> parse_range(const std::string& text, int end);
 /// "2G", "512M", "1.5 GB", "64k", "1000000": decimal units, bytes without one. "GiB", "MiB", "KiB" are binary.
 Result<uint64_t> parse_size(const std::string& text);
 
+/// A share from 0 to 1: "0.01", "1/256", "1".
+Result<double> parse_share(const std::string& text);
+
 /// "host:port,host:port,…"; empty items are ignored.
 Result<std::vector<net::Address>> parse_addresses(const std::string& text);
 

@@ -1,5 +1,7 @@
 #include "dispatch/dispatcher.h"
 
+#include "base/log.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 
@@ -8,12 +10,16 @@ namespace linkcpp::dispatch {
 namespace {
 
 constexpr Duration tick_interval = 25ms;
+Status nothing_to_compare() { return {Code::not_found, "there is nobody to compare its answer with"}; }
+
+constexpr double max_saved_hedges = 5;
 constexpr uint16_t max_attempts = 100;  // of one job: something is wrong with all of them, not with one
 
 }  // namespace
 
 Dispatcher::Dispatcher(net::Network& network, Settings settings, std::vector<net::Address> workers, PeerCheck* check)
-    : network_(network), settings_(std::move(settings)) {
+    : network_(network), settings_(std::move(settings)), hedges_(settings_.hedge_share, max_saved_hedges),
+      check_(check) {
     PeerObserver& self = *this;
     for (net::Address& address : workers) {
         round_trips_.push_back(std::make_unique<LatencyWindow>());
@@ -35,15 +41,34 @@ void Dispatcher::connect() {
     keep_ticking();
 }
 
-bool Dispatcher::settled() const {
-    return network_.loop().now() - first_connect_ >= settings_.settle_timeout ||
-           std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->settled(); });
+bool Dispatcher::is_coming(const Peer& peer) const {
+    if (!peer.in_admission()) return false;
+    return peer.runs_canaries() ||
+           network_.loop().now() - std::max(peer.welcomed(), check_moved_) < settings_.check_stall;
 }
 
-void Dispatcher::when_settled(std::function<void()> ready) {
+bool Dispatcher::settled(bool patient) const {
+    if (stopped() || std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->settled(); }))
+        return true;
+    if (network_.loop().now() - first_connect_ < settings_.settle_timeout) return false;
+    return !patient || std::none_of(peers_.begin(), peers_.end(), [&](const auto& peer) { return is_coming(*peer); });
+}
+
+void Dispatcher::when_settled(bool patient, std::function<void()> ready) {
     connect();
-    if (settled()) return ready();
-    waiting_for_settled_.push_back(std::move(ready));
+    if (settled(patient)) return ready();
+    waiting_for_settled_.emplace_back(patient, std::move(ready));
+    keep_ticking();
+}
+
+void Dispatcher::go_on_if_settled() {
+    for (auto& [patient, ready] : std::exchange(waiting_for_settled_, {})) {
+        if (settled(patient)) {
+            ready();
+        } else {
+            waiting_for_settled_.emplace_back(patient, std::move(ready));
+        }
+    }
 }
 
 Status Dispatcher::run(const ExpertJob& job, JobResult& result) {
@@ -67,6 +92,9 @@ Status Dispatcher::run(const ExpertJob& job, JobResult& result) {
 
 void Dispatcher::start(const ExpertJob& job, Done done) {
     const uint64_t id = next_id_++;
+    if (!distrust_.ok()) {
+        return network_.loop().post([done = std::move(done), why = std::exchange(distrust_, {})] { done(why, {}); });
+    }
     Running& running = jobs_[id];
     running.job = job;
     running.done = std::move(done);
@@ -77,7 +105,7 @@ void Dispatcher::start(const ExpertJob& job, Done done) {
         running.open[pair] = pair;
     totals_.jobs += 1;
     totals_.tokens += job.n_tokens;
-    when_settled([this, id, alive = alive_] {
+    when_settled(!job.accept_missing, [this, id, alive = alive_] {
         if (*alive) assign(id);
     });
     keep_ticking();
@@ -162,50 +190,103 @@ void Dispatcher::assign(uint64_t id) {
 void Dispatcher::send_part(uint64_t id, Running& running, uint32_t peer, uint32_t offer, std::vector<uint32_t> pairs) {
     Part part{id, peer,
               plan_request(running.job, std::move(pairs), peers_[peer]->offers()[offer].expert_begin, settings_.split)};
+    hedges_.earn();
+    const uint64_t request = next_id_;  // known before it is sent: it may fail at once
+    wire::Compute compute = std::move(part.plan.compute);
+    parts_.emplace(request, std::move(part));
+    send_compute(running, {peer, offer}, std::move(compute));
+    watch(request);
+}
+
+/// Sends a request whose id is next_id_.
+void Dispatcher::send_compute(const Running& running, Place place, wire::Compute compute) {
     PeerRequest request;
     request.id = next_id_++;
     request.attempt = running.attempt;
     request.layer = running.job.layer;
-    request.offer = offer;
+    request.offer = place.offer;
     request.program = running.job.program;
-    request.compute = std::move(part.plan.compute);
-    parts_.emplace(request.id, std::move(part));
-    peers_[peer]->send(std::move(request));
+    request.compute = std::move(compute);
+    peers_[place.peer]->send(std::move(request));
+}
+
+std::map<uint64_t, Dispatcher::Part>::iterator Dispatcher::drop(std::map<uint64_t, Part>::iterator part) {
+    network_.loop().cancel(part->second.late);
+    return parts_.erase(part);
 }
 
 void Dispatcher::request_done(Peer&, uint64_t id, std::vector<float> rows) {
-    const auto found = parts_.find(id);
-    if (found == parts_.end()) return;
-    const Part part = std::move(found->second);
-    parts_.erase(found);
-    const auto job = jobs_.find(part.job);
-    if (job == jobs_.end()) return;
-    Running& running = job->second;
-    place_rows(part.plan, rows, running.job.program->n_out, running.result);
-    totals_.rows_remote += part.plan.pairs.size();
-    running.parts -= 1;
-    if (running.parts == 0 && running.open.empty()) finish(part.job, {});
-}
-
-void Dispatcher::request_failed(Peer& peer, uint64_t id, const Status& status) {
+    if (checks_.contains(id)) return check_by_replica(id, {}, rows);
     const auto found = parts_.find(id);
     if (found == parts_.end()) return;
     Part part = std::move(found->second);
-    parts_.erase(found);
+    drop(found);
+    end_race(id, part);
     const auto job = jobs_.find(part.job);
     if (job == jobs_.end()) return;
+    const Audit audit = audit_wanted(part.peer, part.plan.pairs.size());
+    if (audit == Audit::none) return use(part.job, part.plan, rows);
+    Check check{part.job,
+                part.peer,
+                peers_[part.peer]->connection(),
+                job->second.job.layer,
+                job->second.job.program->n_out,
+                std::move(part.plan),
+                std::move(rows),
+                {}};
+    if (audit == Audit::before_use) {
+        if (!start_check(job->second, check)) check_done(std::move(check), nothing_to_compare());
+        return;
+    }
+    Check later = check;
+    later.job = 0;
+    start_check(job->second, std::move(later));
+    use(check.job, check.plan, check.rows);
+}
+
+/// Rows that are right, as far as anybody can tell.
+void Dispatcher::use(uint64_t id, const RequestPlan& plan, std::span<const float> rows) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) return;
     Running& running = job->second;
-    running.last_trouble = status.in("worker " + peer.address().str());
+    place_rows(plan, rows, running.job.program->n_out, running.result);
+    totals_.rows_remote += plan.pairs.size();
     running.parts -= 1;
-    running.open.insert(running.open.end(), part.plan.pairs.begin(), part.plan.pairs.end());
+    if (running.parts == 0 && running.open.empty()) finish(id, {});
+}
+
+void Dispatcher::request_failed(Peer& peer, uint64_t id, const Status& status) {
+    if (checks_.contains(id)) return check_by_replica(id, status, {});
+    const auto found = parts_.find(id);
+    if (found == parts_.end()) return;
+    Part part = std::move(found->second);
+    drop(found);
+    const auto job = jobs_.find(part.job);
+    if (job == jobs_.end()) return;
+    if (status.code() == Code::exhausted)
+        job->second.unable.insert(part.peer);
+    else if (peer.ready())
+        job->second.busy.insert(part.peer);
+    // The other one of two is still at it.
+    if (const auto twin = parts_.find(part.twin); twin != parts_.end()) {
+        twin->second.twin = 0;
+        return;
+    }
+    ask_again(part.job, part.plan.pairs, part.peer, status);
+}
+
+/// Pairs that this worker will not compute are open again.
+void Dispatcher::ask_again(uint64_t id, const std::vector<uint32_t>& pairs, uint32_t peer, const Status& why) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end()) return;
+    Running& running = job->second;
+    running.last_trouble = why.in("worker " + peers_[peer]->address().str());
+    running.parts -= 1;
+    running.open.insert(running.open.end(), pairs.begin(), pairs.end());
     std::sort(running.open.begin(), running.open.end());
     totals_.failovers += 1;
-    if (status.code() == Code::exhausted)
-        running.unable.insert(part.peer);
-    else if (peer.ready())
-        running.busy.insert(part.peer);
     // Later, not now: the peer is in the middle of telling several requests, and its state has yet to settle.
-    assign_again(part.job, Duration::zero());
+    assign_again(id, Duration::zero());
 }
 
 void Dispatcher::assign_again(uint64_t id, Duration delay) {
@@ -218,10 +299,7 @@ void Dispatcher::peer_changed(Peer&) {
     // Called from inside a peer: act when its stack is gone.
     network_.loop().post([this, alive = alive_] {
         if (!*alive) return;
-        if (!waiting_for_settled_.empty() && settled()) {
-            for (auto& ready : std::exchange(waiting_for_settled_, {}))
-                ready();
-        }
+        go_on_if_settled();
         std::vector<uint64_t> stuck;
         for (const auto& [id, running] : jobs_) {
             if (running.stuck) stuck.push_back(id);
@@ -239,20 +317,52 @@ void Dispatcher::tick() {
     ticker_ = 0;
     for (auto& peer : peers_)
         peer->tick();
-    if (!waiting_for_settled_.empty() && settled()) {
-        for (auto& ready : std::exchange(waiting_for_settled_, {}))
-            ready();
-    }
-    const Instant now = network_.loop().now();
-    std::vector<uint64_t> hopeless;
-    for (const auto& [id, running] : jobs_) {
-        if (running.stuck && now - running.stuck_since >= settings_.no_holder) hopeless.push_back(id);
-    }
-    for (uint64_t id : hopeless)
-        finish(id, nobody_holds(jobs_.at(id)));
+    look_at_checks();
+    go_on_if_settled();
+    end_hopeless();
     const bool watched =
         std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->needs_watching(); });
     if (!jobs_.empty() || !waiting_for_settled_.empty() || watched) keep_ticking();
+}
+
+/// Notes whether checks of workers get on, and says once whom we wait for.
+void Dispatcher::look_at_checks() {
+    if (check_ == nullptr) return;
+    const Instant now = network_.loop().now();
+    if (const uint64_t progress = check_->progress(); progress != std::exchange(check_progress_, progress))
+        check_moved_ = now;
+    if (now - first_connect_ < settings_.settle_timeout) return;
+    const bool waited_for = !waiting_for_settled_.empty() ||
+                            std::any_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.stuck; });
+    if (!waited_for) return;
+    std::string coming;
+    for (const auto& peer : peers_) {
+        if (is_coming(*peer)) coming += (coming.empty() ? "" : ", ") + peer->address().str();
+    }
+    if (!coming.empty() && coming != coming_)
+        log_info("waiting for {}: the slices there are being compared with the model", coming);
+    coming_ = std::move(coming);
+}
+
+void Dispatcher::end_hopeless() {
+    const Instant now = network_.loop().now();
+    const bool is_stopped = stopped();
+    std::vector<uint64_t> hopeless;
+    for (const auto& [id, running] : jobs_) {
+        const auto comes = [&, layer = running.job.layer](const auto& peer) {
+            return is_coming(*peer) &&
+                   std::any_of(peer->offers().begin(), peer->offers().end(), [&](const auto& offer) {
+                       return layer >= offer.layer_begin && layer < offer.layer_end;
+                   });
+        };
+        const bool is_over = running.stuck && now - running.stuck_since >= settings_.no_holder &&
+                             std::none_of(peers_.begin(), peers_.end(), comes);
+        if (is_stopped || is_over) hopeless.push_back(id);
+    }
+    for (uint64_t id : hopeless) {
+        if (const auto job = jobs_.find(id); job != jobs_.end())
+            finish(id, is_stopped ? Status(Code::unavailable, "interrupted") : nobody_holds(job->second));
+    }
 }
 
 Status Dispatcher::nobody_holds(const Running& running) const {
@@ -285,11 +395,12 @@ void Dispatcher::finish(uint64_t id, Status status) {
     for (auto part = parts_.begin(); part != parts_.end();) {
         if (part->second.job == id) {
             peers_[part->second.peer]->forget(part->first);
-            part = parts_.erase(part);
+            part = drop(part);
         } else {
             ++part;
         }
     }
+    drop_checks(id);
     running.done(std::move(status), std::move(running.result));
 }
 

@@ -6,11 +6,13 @@
 //
 // Threads: start() and everything it causes run on the network's loop; run() may be called from any other thread.
 
+#include "dispatch/budget.h"
 #include "dispatch/peer.h"
 #include "dispatch/placement.h"
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <set>
 
 namespace linkcpp::dispatch {
@@ -20,6 +22,8 @@ struct DispatchStats {
     uint64_t jobs = 0, tokens = 0;               ///< tokens: summed over layers
     uint64_t rows_remote = 0, rows_missing = 0;  ///< pairs computed by workers / handed back to the caller
     uint64_t failovers = 0;                      ///< requests whose rows had to go elsewhere
+    uint64_t hedges = 0, hedges_won = 0;         ///< requests asked of a second replica too, which was faster
+    uint64_t audits = 0, audits_failed = 0;      ///< answers that were computed again, and were wrong
     Duration round_trip_p50{}, round_trip_p99{};
     std::vector<PeerStats> peers;
 };
@@ -46,8 +50,9 @@ class Dispatcher final : private PeerObserver {
     /// The same for a caller on another thread, which waits.
     Status run(const ExpertJob& job, JobResult& result);
 
-    /// Calls `ready` once every worker was tried, or after the settle timeout. Loop thread.
-    void when_settled(std::function<void()> ready);
+    /// Calls `ready` once every worker was tried, or after the settle timeout; if `patient`, not before the workers whose
+    /// slices are being checked are through with that, as long as it gets on. Loop thread.
+    void when_settled(bool patient, std::function<void()> ready);
 
     DispatchStats stats() const;              ///< loop thread
     std::vector<HolderInfo> holders() const;  ///< loop thread
@@ -58,6 +63,23 @@ class Dispatcher final : private PeerObserver {
         uint64_t job = 0;
         uint32_t peer = 0;
         RequestPlan plan;
+        uint64_t twin = 0;  // the other request for the same rows, if there are two
+        net::Loop::TimerId late = 0;
+    };
+    struct Check {         // an answer that is computed again
+        uint64_t job = 0;  // 0: it was used already
+        uint32_t peer = 0;
+        uint64_t connection = 0;
+        uint32_t layer = 0, n_out = 0;
+        RequestPlan plan;
+        std::vector<float> rows;
+        std::optional<uint32_t> replica;  // that computes it; else it is done here
+    };
+    struct AuditCount {
+        uint64_t connection = 0, n_answers = 0;
+    };
+    struct Place {
+        uint32_t peer = 0, offer = 0;
     };
     struct Running {
         ExpertJob job;
@@ -80,7 +102,31 @@ class Dispatcher final : private PeerObserver {
     bool is_same_class(const Peer& peer) const;
     std::vector<Holder> candidates(const Running& running) const;
     void assign_again(uint64_t id, Duration delay);
-    bool settled() const;
+    bool settled(bool patient) const;
+    bool is_coming(const Peer& peer) const;
+    bool stopped() const { return settings_.stop != nullptr && *settings_.stop; }
+    void look_at_checks();
+    void go_on_if_settled();
+    void end_hopeless();
+    std::map<uint64_t, Part>::iterator drop(std::map<uint64_t, Part>::iterator part);
+    void use(uint64_t job, const RequestPlan& plan, std::span<const float> rows);
+    void ask_again(uint64_t job, const std::vector<uint32_t>& pairs, uint32_t peer, const Status& why);
+    void send_compute(const Running& running, Place place, wire::Compute compute);
+
+    // dispatcher_hedges.cpp
+    std::optional<Place> replica(const Running& running, const RequestPlan& plan, uint32_t peer, bool any_class) const;
+    void watch(uint64_t part);
+    void hedge(uint64_t part);
+    void end_race(uint64_t id, const Part& winner);
+
+    // dispatcher_audits.cpp
+    enum class Audit { none, before_use, after_use };
+    Audit audit_wanted(uint32_t peer, size_t n_pairs);
+    bool start_check(const Running& running, Check check);
+    void check_by_replica(uint64_t id, const Status& answered, std::span<const float> rows);
+    void check_done(Check check, const Status& verdict);
+    void distrust(const Check& check, const Status& verdict);
+    void drop_checks(uint64_t job);
     void keep_ticking();
     void tick();
 
@@ -94,7 +140,15 @@ class Dispatcher final : private PeerObserver {
     std::vector<std::unique_ptr<Peer>> peers_;
     std::map<uint64_t, Running> jobs_;
     std::map<uint64_t, Part> parts_;
-    std::vector<std::function<void()>> waiting_for_settled_;
+    std::map<uint64_t, Check> checks_;  // by request id, or an id of its own
+    std::map<uint32_t, AuditCount> audited_;
+    Budget hedges_;
+    Status distrust_;  // numbers that were used are wrong: the next job says so
+    std::vector<std::pair<bool, std::function<void()>>> waiting_for_settled_;
+    PeerCheck* check_;
+    uint64_t check_progress_ = 0;
+    Instant check_moved_{};
+    std::string coming_;  // whom the log said to be waited for
     uint64_t next_id_ = 1;
     net::Loop::TimerId ticker_ = 0;
     Instant first_connect_{-1};

@@ -3,7 +3,9 @@
 #include "base/log.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <fmt/format.h>
 
 namespace linkcpp::dispatch {
 
@@ -84,18 +86,28 @@ void Peer::lose(const Status& reason, bool refused) {
     settled_ = true;
     if (reason.message() != last_reason_) {
         last_reason_ = reason.message();
-        log_warning("worker {} {}: {}", address_.str(),
-                    refused     ? "is not used"
-                    : was_ready ? "is lost"
-                                : "cannot be reached",
-                    reason.message());
+        const char* what = refused ? "is not used" : was_ready ? "is lost" : "cannot be reached";
+        warn(std::string(what) + ": " + reason.message());
     }
-    Duration delay = refused ? settings_.retry_refused : backoff_;
+    Duration delay = !refused ? backoff_ : std::exchange(liar_, false) ? settings_.retry_liar : settings_.retry_refused;
     backoff_ = std::min(2 * backoff_, settings_.backoff_max);
     delay += Duration(std::uniform_int_distribution<int64_t>(0, delay.count() / 4)(jitter_));
     timer_ = network_.loop().after(delay, [this] { connect(); });
     fail_all(reason);
     observer_.peer_changed(*this);
+}
+
+/// A connection that comes and goes must not fill the log.
+void Peer::warn(const std::string& what) {
+    const Instant now = network_.loop().now();
+    if (last_warning_ && now - *last_warning_ < settings_.warn_every) {
+        n_unsaid_ += 1;
+        return log_debug("worker {} {}", address_.str(), what);
+    }
+    last_warning_ = now;
+    const size_t n_unsaid = std::exchange(n_unsaid_, 0);
+    log_warning("worker {} {}{}", address_.str(), what,
+                n_unsaid == 0 ? "" : fmt::format(" (and {} warnings since the last one)", n_unsaid));
 }
 
 void Peer::fail_all(const Status& reason) {
@@ -110,7 +122,11 @@ void Peer::fail_all(const Status& reason) {
     }
 }
 
-void Peer::quarantine(const Status& reason) { lose(reason, true); }
+void Peer::quarantine(const Status& reason) {
+    liar_ = true;
+    last_warning_.reset();  // this one must be seen
+    lose(reason, true);
+}
 
 void Peer::on_welcome(const wire::Welcome& welcome) {
     if (link_ == nullptr) return;
@@ -121,6 +137,7 @@ void Peer::on_welcome(const wire::Welcome& welcome) {
     credit_ = wire::CreditWindow(welcome.credit);
     stats_.numeric_class = welcome.numeric_class;
     state_ = State::admission;
+    welcomed_ = network_.loop().now();
     if (check_ == nullptr) return become_ready();
     check_->admit(address_.str(), welcome,
                   [this, connection = connection_, alive = alive_,
@@ -175,6 +192,12 @@ void Peer::become_ready() {
 
 Duration Peer::expected() const {
     return round_trips_.quantile(0.5) * static_cast<int64_t>(1 + pending_.size() + waiting_.size());
+}
+
+Duration Peer::usual(size_t n_pairs) const {
+    const auto found = by_size_.find(std::bit_width(n_pairs));
+    if (found == by_size_.end() || found->second.count() < settings_.hedge_after_samples) return {};
+    return found->second.quantile(0.95);
 }
 
 PeerStats Peer::stats() const {

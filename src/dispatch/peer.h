@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <random>
 #include <tuple>
 
@@ -65,6 +66,14 @@ class Peer final : private wire::SessionHandler {
     const std::string& numeric_class() const { return welcome_.numeric_class; }
     /// Why the peer is not usable now; ok when it is.
     const Status& trouble() const { return trouble_; }
+    /// Its slices are being checked, or its canaries run: it may become ready soon.
+    bool in_admission() const { return state_ == State::admission; }
+    bool runs_canaries() const { return state_ == State::admission && !canaries_.empty(); }
+    Instant welcomed() const { return welcomed_; }
+    /// Counts connections; answers of one connection come from one process.
+    uint64_t connection() const { return connection_; }
+    /// The p95 of recent requests of about this size; zero when too few are known.
+    Duration usual(size_t n_pairs) const;
     Duration expected() const;  ///< expected time until an answer to a small request, queue included
     PeerStats stats() const;
 
@@ -74,11 +83,13 @@ class Peer final : private wire::SessionHandler {
     void send(PeerRequest request);
     /// The answer is not wanted any more.
     void forget(uint64_t id);
+    /// The same, because another worker was faster: this one is at least as slow as that.
+    void lost_race(uint64_t id);
     /// Something is under way that tick() must watch: a request, or the admission's canaries.
     bool needs_watching() const {
         return link_ != nullptr && (!pending_.empty() || !waiting_.empty() || silent_ || state_ == State::admission);
     }
-    /// The worker sent something that is wrong beyond doubt: never use it again on this connection.
+    /// The worker's numbers are wrong: it is not used again for a long time.
     void quarantine(const Status& reason);
 
   private:
@@ -95,6 +106,7 @@ class Peer final : private wire::SessionHandler {
     void connect();
     void connected(std::unique_ptr<net::Link> link);
     void lose(const Status& reason, bool refused);
+    void warn(const std::string& what);
     void fail_all(const Status& reason);
     void become_ready();
     void run_canaries(std::vector<Canary> canaries);
@@ -102,6 +114,7 @@ class Peer final : private wire::SessionHandler {
     void transmit(PeerRequest request, std::function<void(Result<std::vector<float>>)> canary);
     void flush_waiting();
     void send_frame(Bytes frame);
+    void note_round_trip(const Pending& pending);
     void note_acknowledged(Instant now);
     void note_progress(Instant now);
     void finish(uint64_t id, Pending pending);
@@ -123,6 +136,7 @@ class Peer final : private wire::SessionHandler {
     PeerObserver& observer_;
     net::Address address_;
     LatencyWindow& round_trips_;
+    std::map<int, LatencyWindow> by_size_;  // key: bits of the number of pairs
 
     State state_ = State::idle;
     bool settled_ = false;
@@ -130,6 +144,9 @@ class Peer final : private wire::SessionHandler {
     bool draining_ = false;  // it said GOAWAY: it finishes what it has and gets nothing new
     Status trouble_{Code::unavailable, "not connected yet"};
     std::string last_reason_;  // logged once, not at every attempt
+    std::optional<Instant> last_warning_;
+    size_t n_unsaid_ = 0;  // warnings since then
+    bool liar_ = false;
     std::unique_ptr<net::Link> link_;
     std::unique_ptr<wire::Session> session_;
     wire::Welcome welcome_;
@@ -148,7 +165,7 @@ class Peer final : private wire::SessionHandler {
     Instant last_heard_{}, last_ping_{};
     uint64_t sent_total_ = 0, acknowledged_ = 0;  // bytes of this connection, the latter at the last look
     uint64_t request_end_ = 0;                    // of them, up to the end of the last request
-    Instant hello_sent_{};
+    Instant hello_sent_{}, welcomed_{};
     Instant waiting_since_{};  // since when requests wait for credit while nothing is under way
     uint64_t rows_done_ = 0;   // by the last PONG
     uint32_t rows_queued_ = 0;

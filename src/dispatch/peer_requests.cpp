@@ -4,6 +4,7 @@
 #include "dispatch/peer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <fmt/format.h>
 
@@ -21,6 +22,19 @@ void Peer::send(PeerRequest request) { transmit(std::move(request), nullptr); }
 void Peer::forget(uint64_t id) {
     pending_.erase(id);
     std::erase_if(waiting_, [id](const auto& entry) { return entry.first.id == id; });
+}
+
+void Peer::lost_race(uint64_t id) {
+    const auto found = pending_.find(id);
+    if (found != pending_.end()) note_round_trip(found->second);
+    forget(id);
+}
+
+void Peer::note_round_trip(const Pending& pending) {
+    const Duration took = network_.loop().now() - pending.sent;
+    // The time of a long prompt says nothing about how long silence is normal.
+    if (pending.n_pairs <= settings_.small_request) round_trips_.add(took);
+    by_size_[std::bit_width(pending.n_pairs)].add(took);
 }
 
 void Peer::transmit(PeerRequest request, std::function<void(Result<std::vector<float>>)> canary) {
@@ -147,8 +161,7 @@ void Peer::finish(uint64_t id, Pending complete) {
         stats_.rows -= complete.n_pairs;
         return complete.canary(std::move(complete.rows));
     }
-    // The time of a long prompt says nothing about how long silence is normal.
-    if (complete.n_pairs <= settings_.small_request) round_trips_.add(network_.loop().now() - complete.sent);
+    note_round_trip(complete);
     observer_.request_done(*this, id, std::move(complete.rows));
 }
 
@@ -249,8 +262,7 @@ void Peer::tick() {
     }
     // In admission nobody waits for rows, so there is nothing to take elsewhere: the connection lives or ends.
     if (silence > stall_after() && state_ != State::admission) {
-        if (!std::exchange(silent_, true))
-            log_warning("worker {} does not answer for {:.0f} ms", address_.str(), milliseconds(silence));
+        if (!std::exchange(silent_, true)) warn(fmt::format("does not answer for {:.0f} ms", milliseconds(silence)));
         return fail_all({Code::timeout, fmt::format("no sign of life for {:.0f} ms", milliseconds(silence))});
     }
     // Connected again it would only swallow the next request: it is left alone for a while, as one that lies.

@@ -22,9 +22,10 @@ struct Holder {
 
 constexpr int no_holder = -1;
 
-/// For each expert of `experts` (distinct ids): the index into `holders` that computes it, or no_holder. As few holders
-/// as a greedy cover finds, because a token whose experts are all at one worker comes back as one exact sum; between equal
-/// covers the same numeric class wins, then the shorter expected time, then the earlier holder.
+/// For each expert of `experts` (distinct ids): the index into `holders` that computes it, or no_holder. As few workers
+/// as a greedy cover finds, and at each as few slices, because a token whose experts are all in one slice comes back as
+/// one exact sum; between equal covers the same numeric class wins, then fewer slices, then the shorter expected time,
+/// then the earlier worker.
 std::vector<int> place(std::span<const uint32_t> experts, std::span<const Holder> holders);
 
 }  // namespace linkcpp::dispatch

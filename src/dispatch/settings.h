@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "dispatch/request.h"
 
+#include <atomic>
 #include <string>
 
 namespace linkcpp::dispatch {
@@ -31,6 +32,18 @@ struct Settings {
         20ms;  ///< … plus this per pair of the request, or per pair the worker says it has queued
     uint32_t max_queued_pairs = 4096;  ///< … but it is not believed beyond this
     int patience = 10;  ///< in all, a request may take so many times its own share, whatever the pongs say
+
+    double hedge_share = 0.1;         ///< of all requests may be asked of a second replica too
+    size_t hedge_after_samples = 20;  ///< so many requests of its size must be known of a worker before
+    Duration hedge_min = 2ms;         ///< no request is late before
+
+    double audit_share = 0;  ///< of a worker's answers that are computed again; 1: all of them, before they are used
+    size_t max_audit_pairs = 4096;  ///< larger answers are not audited, unless all are
+    Duration retry_liar = 1h;       ///< before a worker whose numbers were wrong is looked at again
+
+    Duration check_stall = 2s;  ///< a worker whose slices are being checked is waited for, as long as that gets on
+    Duration warn_every = 10s;  ///< of one worker; more warnings within that time are only counted
+    const std::atomic<bool>* stop = nullptr;  ///< becomes true: all jobs end at once. Outlives the dispatcher
 
     uint64_t slowest_link = 16u << 10;  ///< bytes per second; the whole time allowed grows with the bytes so
 

@@ -33,6 +33,16 @@ TEST(Values, Sizes) {
     }
 }
 
+TEST(Values, Shares) {
+    EXPECT_EQ(*parse_share("0"), 0);
+    EXPECT_EQ(*parse_share("1"), 1);
+    EXPECT_EQ(*parse_share("0.25"), 0.25);
+    EXPECT_EQ(*parse_share("1/256"), 1.0 / 256);
+    for (const char* wrong : {"", "2", "-1", "1/0", "0/0", "1/", "/2", "1%", "x", "nan", "1/2/3"}) {
+        EXPECT_FALSE(parse_share(wrong).ok()) << wrong;
+    }
+}
+
 TEST(Values, Addresses) {
     const auto addresses = parse_addresses("127.0.0.1:5,worker:6,,127.0.0.1:5");
     ASSERT_TRUE(addresses.ok());

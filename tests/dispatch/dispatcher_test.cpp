@@ -254,6 +254,88 @@ TEST_F(DispatcherTest, ACanaryRunsBeforeTheFirstRow) {
     EXPECT_EQ(dispatcher->stats().rows_remote, n_used) << "canaries are not work";
 }
 
+/// Hashes a large model: says yes after a while, and shows progress, until it hangs.
+class SlowCheck final : public dispatch::PeerCheck {
+  public:
+    SlowCheck(SimNetwork& network, Duration time, Duration hangs_after)
+        : loop_(network.sim()), end_(time), hang_(hangs_after) {}
+    void admit(const std::string&, const wire::Welcome&,
+               std::function<void(Result<std::vector<dispatch::Canary>>)> done) override {
+        loop_.after(end_, [done] { done(std::vector<dispatch::Canary>()); });
+    }
+    uint64_t progress() const override { return static_cast<uint64_t>(std::min(loop_.now(), Instant(hang_)).count()); }
+
+  private:
+    SimLoop& loop_;
+    Duration end_, hang_;
+};
+
+TEST_F(DispatcherTest, AWorkerThatIsBeingCheckedIsWaitedForAsLongAsTheCheckGetsOn) {
+    worker(0, n_expert);
+    SlowCheck check(network, 40s, 40s);
+    make(&check);
+    const Work work(2);
+    ASSERT_TRUE(run(work).ok());
+    work.check(result);
+    EXPECT_GT(took, 39s);
+}
+
+TEST_F(DispatcherTest, ACheckThatHangsIsNotWaitedFor) {
+    worker(0, n_expert);
+    SlowCheck check(network, 40s, 10s);
+    make(&check);
+    EXPECT_EQ(run(Work(2)).code(), Code::unavailable);
+    EXPECT_GT(took, 10s);
+    EXPECT_LT(took, 15s);
+}
+
+TEST_F(DispatcherTest, ACallerWithWeightsDoesNotWaitForACheck) {
+    worker(0, n_expert);
+    SlowCheck check(network, 40s, 40s);
+    make(&check);
+    Work work(2);
+    work.job.accept_missing = true;
+    ASSERT_TRUE(run(work).ok());
+    EXPECT_LT(took, settings.settle_timeout + 100ms);
+}
+
+TEST_F(DispatcherTest, AWishToStopEndsAJobThatWaits) {
+    worker(0, n_expert).faults.swallow = true;
+    std::atomic<bool> stop = false;
+    settings.stop = &stop;
+    make();
+    network.loop().after(500ms, [&] { stop = true; });
+    EXPECT_EQ(run(Work(1)).code(), Code::unavailable);
+    EXPECT_LT(took, 600ms);
+}
+
+TEST_F(DispatcherTest, AWishToStopEndsTheWaitForWorkersToo) {
+    worker(0, n_expert);
+    network.path(addresses[0]).partition = true;
+    std::atomic<bool> stop = false;
+    settings.stop = &stop;
+    make();
+    network.loop().after(100ms, [&] { stop = true; });
+    EXPECT_FALSE(run(Work(1)).ok());
+    EXPECT_LT(took, 200ms);
+}
+
+/// A worker whose connections break all the time is worth a line now and then, not one each time.
+TEST_F(DispatcherTest, AFlappingConnectionDoesNotFillTheLog) {
+    worker(0, n_expert);
+    make();
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < 50; ++i) {
+        ASSERT_TRUE(run(Work(1)).ok());
+        network.cut(addresses[0]);
+        network.sim().run_for(200ms);
+    }
+    const std::string log = testing::internal::GetCapturedStderr();
+    const auto n_lines = std::count(log.begin(), log.end(), '\n');
+    EXPECT_GE(n_lines, 1);
+    EXPECT_LE(n_lines, 3) << log;
+}
+
 TEST_F(DispatcherTest, AWorkerWhoseCanaryDiesIsRefused) {
     worker(0, n_expert);
     OneCanary check;

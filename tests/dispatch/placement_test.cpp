@@ -9,8 +9,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Holder holder(uint32_t begin, uint32_t end, bool same_class = true, Duration expected = 1ms) {
-    return {0, 0, begin, end, same_class, expected};
+/// Each slice at a worker of its own, unless `peer` is given.
+Holder holder(uint32_t begin, uint32_t end, bool same_class = true, Duration expected = 1ms, int peer = -1) {
+    static uint32_t next = 1000;
+    return {peer < 0 ? next++ : static_cast<uint32_t>(peer), 0, begin, end, same_class, expected};
 }
 
 TEST(Placement, OneHolderThatCoversEverythingBeatsTwoThatShareIt) {
@@ -34,6 +36,14 @@ TEST(Placement, BetweenReplicasTheSameClassWinsThenTheFasterOne) {
 TEST(Placement, EveryExpertHasOneHolder) {
     const std::vector<uint32_t> experts = {0, 4, 6, 9, 12};
     EXPECT_EQ(place(experts, std::vector{holder(0, 7), holder(5, 16)}), (std::vector{0, 0, 0, 1, 1}));
+}
+
+TEST(Placement, SlicesOfOneWorkerCountTogether) {
+    const std::vector<uint32_t> experts = {1, 5, 9, 13};
+    const std::vector holders = {holder(0, 11), holder(0, 8, true, 1ms, 7), holder(8, 16, true, 1ms, 7)};
+    EXPECT_EQ(place(experts, holders), (std::vector{1, 1, 2, 2})) << "one worker, not two";
+    EXPECT_EQ(place(experts, std::vector{holders[1], holders[2], holder(0, 16, true, 9ms)}), (std::vector{2, 2, 2, 2}))
+        << "one slice, not two";
 }
 
 TEST(LatencyWindow, QuantilesOfTheLastDurations) {
