@@ -8,8 +8,11 @@
 #include "moe/model_file.h"
 
 #include <algorithm>
+#include <chrono>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <set>
+#include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
 
@@ -127,6 +130,31 @@ void check_coverage(const Setup& setup, const backend::ModelSource& source, bool
     }
 }
 
+/// Nothing between backbone and worker depends on the time of day, but certificates and the tokens of a hub do. A clock
+/// that was never set (many devices start in 1970) is behind the files that it is asked about.
+void check_clock(const Setup& setup, Findings& findings) {
+    using namespace std::chrono;
+    const auto now = system_clock::now();
+    std::string newest;
+    auto latest = now + minutes(5);
+    for (const std::string& path : {setup.model, setup.backbone, std::string("/proc/self/exe")}) {
+        struct stat info {};
+        if (path.empty() || stat(path.c_str(), &info) != 0) continue;
+        const auto written = system_clock::time_point(seconds(info.st_mtime));
+        if (written <= latest) continue;
+        latest = written;
+        newest = path;
+    }
+    if (newest.empty()) {
+        findings.push_back({Level::ok, "clock", fmt::format("{:%Y-%m-%d %H:%M} UTC", floor<seconds>(now)), ""});
+    } else {
+        findings.push_back({Level::warning, "clock",
+                            fmt::format("{:%Y-%m-%d %H:%M} UTC, but {} was written at {:%Y-%m-%d %H:%M}",
+                                        floor<seconds>(now), newest, floor<seconds>(latest)),
+                            "set the clock: certificates and tokens of a hub are not valid at a wrong time"});
+    }
+}
+
 }  // namespace
 
 void check_programs(Findings& findings) {
@@ -200,6 +228,7 @@ void check_workers(const Setup& setup, Findings& findings) {
 }
 
 void check_machine(const Setup& setup, Findings& findings) {
+    check_clock(setup, findings);
     const std::string& path = setup.backbone.empty() ? setup.model : setup.backbone;
     const auto ram = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     if (const auto model = moe::ModelFile::open(path); model.ok()) {

@@ -111,6 +111,15 @@ TEST_F(Doctor, FindsABackboneFileWhoseHolesWereFilled) {
     EXPECT_EQ(broken.level("model", ""), "problem");
 }
 
+TEST_F(Doctor, FindsAClockThatIsBehind) {
+    const std::string sparse = backbone();
+    EXPECT_EQ(examine({"-m", sparse}).level("clock", "UTC"), "ok");
+    std::filesystem::last_write_time(sparse, std::filesystem::file_time_type::clock::now() + std::chrono::hours(24));
+    const Report report = examine({"-m", sparse});
+    EXPECT_EQ(report.exit_code, 0) << "tokens do not depend on it";
+    EXPECT_EQ(report.level("clock", sparse), "warning");
+}
+
 TEST_F(Doctor, FindsAConfigThatCannotBeRead) {
     const std::string path = folder / "swarm.json", text = R"({"default": {"worker": []}})";
     write_file(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
