@@ -1,5 +1,7 @@
 #include "shapes.h"
 
+#include "unbacked.h"
+
 #include <fmt/format.h>
 #include <llama.h>
 #include <memory>
@@ -32,6 +34,8 @@ Result<std::vector<TensorPlan>> all_tensors(gguf_context* metadata) {
     };
     llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = 0;
+    const llama_model_tensor_buft_override all_unbacked[] = {{".", unbacked_buffer_type()}, {nullptr, nullptr}};
+    params.tensor_buft_overrides = all_unbacked;
     params.progress_callback = [](float, void*) { return true; };
     const std::unique_ptr<llama_model, FreeModel> model(llama_model_init_from_user(metadata, note, &plans, params));
     if (model == nullptr) return {Code::unsupported, "llama.cpp makes no model of this: " + llama_said};
