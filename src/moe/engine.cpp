@@ -137,9 +137,9 @@ Status GgmlEngine::compute(int layer, const Program& program, std::span<const fl
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<Device> device, const std::vector<ExpertTensor>& tensors,
-                                             const Progress& progress) {
+                                             const Progress& progress, const ReadSlab& read) {
     auto ggml_device = std::static_pointer_cast<GgmlDevice>(std::move(device));
-    auto weights = ExpertWeights::load(*ggml_device, tensors, progress);
+    auto weights = ExpertWeights::load(*ggml_device, tensors, progress, read);
     if (!weights.ok()) return weights.status();
     return std::unique_ptr<Engine>(std::make_unique<GgmlEngine>(std::move(ggml_device), std::move(*weights)));
 }

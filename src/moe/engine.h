@@ -46,10 +46,12 @@ class Device {
 class Engine {
   public:
     /// Copies `tensors` (of any number of layers, all with the same experts) into the buffer types that llama.cpp would
-    /// choose. The spans are read during the call only. Errors: exhausted (memory), unsupported (a type that the device
-    /// cannot compute), corrupt.
-    static Result<std::unique_ptr<Engine>>
-    load(std::shared_ptr<Device> device, const std::vector<ExpertTensor>& tensors, const Progress& progress = {});
+    /// choose, with all threads of the device. The spans are read during the call only, or, when `read` is given, not at
+    /// all: then it is asked for every slab, also of tensors that are not kept here. Errors: exhausted (memory), unsupported
+    /// (a type that the device cannot compute), corrupt, and those of `read`.
+    static Result<std::unique_ptr<Engine>> load(std::shared_ptr<Device> device,
+                                                const std::vector<ExpertTensor>& tensors, const Progress& progress = {},
+                                                const ReadSlab& read = {});
     /// Device bytes that load() would take, repacked copies included. `peak`: with the largest staging copy on top.
     static Result<uint64_t> bytes_needed(Device& device, const std::vector<ExpertTensor>& tensors);
 

@@ -1,7 +1,10 @@
 #include "moe/expert_weights.h"
 
+#include "moe/slab_loader.h"
+
 #include <algorithm>
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 namespace linkcpp::moe {
 
@@ -121,43 +124,48 @@ Result<uint64_t> ExpertWeights::bytes_needed(GgmlDevice& device, const std::vect
     return bytes;
 }
 
+/// Weights are read from end to end for every token: with large pages they are mapped in less time, and stay so.
+void prefer_large_pages(const GgmlDevice& device, ggml_backend_buffer_t buffer) {
+    if (ggml_backend_dev_type(device.device()) != GGML_BACKEND_DEVICE_TYPE_CPU) return;
+    constexpr uintptr_t page = 2 << 20;
+    const auto base = reinterpret_cast<uintptr_t>(ggml_backend_buffer_get_base(buffer));
+    const uintptr_t begin = (base + page - 1) / page * page,
+                    end = (base + ggml_backend_buffer_get_size(buffer)) / page * page;
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
 Result<ExpertWeights> ExpertWeights::load(GgmlDevice& device, const std::vector<ExpertTensor>& tensors,
-                                          const Progress& progress) {
+                                          const Progress& progress, const ReadSlab& read) {
     ExpertWeights weights;
     auto plan = weights.plan(device, tensors);
     if (!plan.ok()) return plan.status();
-    uint64_t total = 0, done = 0;
-    for (const ExpertTensor& source : tensors)
-        total += is_loaded(source) ? source.data.size() : 0;
-
+    SlabLoader loader(device, read, progress);
     for (auto& [type, placement] : *plan) {
         ggml_backend_buffer_ptr buffer(ggml_backend_alloc_ctx_tensors_from_buft(placement.context.get(), type));
         if (!buffer) {
-            return {Code::exhausted, fmt::format("{} bytes of {} memory for expert weights cannot be allocated", total,
+            uint64_t bytes = 0;
+            for (const auto& [tensor, source] : placement.tensors)
+                bytes += source->data.size();
+            return {Code::exhausted, fmt::format("{} bytes of {} memory for expert weights cannot be allocated", bytes,
                                                  ggml_backend_buft_name(type))};
         }
+        prefer_large_pages(device, buffer.get());
         ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         weights.bytes_ += ggml_backend_buffer_get_size(buffer.get());
-        Bytes staging;
         for (const auto& [tensor, source] : placement.tensors) {
-            ByteSpan data = source->data;
-            if (ggml_nbytes(tensor) != data.size()) {  // padded: fill the rest with the first experts again
-                staging.assign(data.begin(), data.end());
-                while (staging.size() < ggml_nbytes(tensor))
-                    staging.push_back(data[staging.size() % data.size()]);
-                data = staging;
-            }
-            ggml_backend_tensor_set(tensor, data.data(), 0, data.size());
+            loader.add(tensor, *source);
             LayerWeights& layer = weights.layers_[source->name.layer];
             auto& slots = source->name.kind.role == Role::weight ? layer.weight : layer.bias;
             slots[static_cast<size_t>(source->name.kind.matrix)] = tensor;
-            done += source->data.size();
-            if (progress) progress(done, total);
         }
         weights.contexts_.push_back(std::move(placement.context));
         weights.buffers_.push_back(std::move(buffer));
     }
+    for (const ExpertTensor& source : tensors) {
+        if (!is_loaded(source) && read) loader.add(nullptr, source);
+    }
     LINKCPP_TRY(weights.check_biases());
+    LINKCPP_TRY(loader.run());
     return weights;
 }
 

@@ -16,7 +16,7 @@ struct LayerWeights {
 class ExpertWeights {
   public:
     static Result<ExpertWeights> load(GgmlDevice& device, const std::vector<ExpertTensor>& tensors,
-                                      const Progress& progress);
+                                      const Progress& progress, const ReadSlab& read = {});
     static Result<uint64_t> bytes_needed(GgmlDevice& device, const std::vector<ExpertTensor>& tensors);
 
     const std::map<int, LayerWeights>& layers() const { return layers_; }

@@ -72,10 +72,6 @@ Status MappedFile::read_at(uint64_t offset, std::span<uint8_t> out) const {
     return {};
 }
 
-void MappedFile::drop_pages() const {
-    if (!bytes_.empty()) madvise(const_cast<uint8_t*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
-}
-
 Result<Digest> hash_range(const MappedFile& file, uint64_t offset, uint64_t bytes) {
     Sha256 hash;
     Bytes buffer(static_cast<size_t>(std::min<uint64_t>(bytes, 1 << 20)));

@@ -131,7 +131,6 @@ struct SliceFile::Impl {
     explicit Impl(MappedFile mapped) : file(std::move(mapped)) {}
 
     Status read();
-    Status verify_slab(const ExpertTensor& tensor, size_t slab) const;
 
     MappedFile file;
     SliceInfo info;
@@ -183,25 +182,25 @@ const std::string& SliceFile::path() const { return impl_->file.path(); }
 const SliceInfo& SliceFile::info() const { return impl_->info; }
 const std::vector<ExpertTensor>& SliceFile::tensors() const { return impl_->tensors; }
 uint64_t SliceFile::file_bytes() const { return impl_->file.bytes().size(); }
-void SliceFile::drop_pages() const { impl_->file.drop_pages(); }
 
-Status SliceFile::Impl::verify_slab(const ExpertTensor& tensor, size_t slab) const {
-    const auto begin = static_cast<uint64_t>(tensor.data.data() - file.bytes().data());
-    auto digest = hash_range(file, begin + slab * tensor.slab_bytes, tensor.slab_bytes);
-    if (!digest.ok()) return digest.status();
-    if (*digest == tensor.digests[slab]) return {};
+Status SliceFile::read(const ExpertTensor& tensor, size_t slab, std::span<uint8_t> out) const {
+    const auto begin = static_cast<uint64_t>(tensor.data.data() - impl_->file.bytes().data());
+    LINKCPP_TRY(impl_->file.read_at(begin + slab * tensor.slab_bytes, out));
+    if (sha256(out) == tensor.digests[slab]) return {};
     return {Code::corrupt,
-            fmt::format("{}: expert {} of {} is damaged: its bytes do not match their digest; get the slice again",
-                        file.path(), info.expert_begin + static_cast<int>(slab), tensor.name.str())};
+            fmt::format("expert {} of {} is damaged: its bytes do not match their digest; get the slice again",
+                        info().expert_begin + static_cast<int>(slab), tensor.name.str())};
 }
 
 Status SliceFile::verify(const Progress& progress) const {
     uint64_t done = 0, total = 0;
     for (const ExpertTensor& tensor : tensors())
         total += tensor.data.size();
+    Bytes buffer;
     for (const ExpertTensor& tensor : tensors()) {
+        buffer.resize(tensor.slab_bytes);
         for (size_t slab = 0; slab < tensor.digests.size(); ++slab) {
-            LINKCPP_TRY(impl_->verify_slab(tensor, slab));
+            LINKCPP_TRY(read(tensor, slab, buffer).in(path()));
             done += tensor.slab_bytes;
             if (progress) progress(done, total);
         }

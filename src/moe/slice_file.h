@@ -13,6 +13,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,11 @@ struct SliceInfo {
 /// Shapes and types are part of it, so another quantisation is another slice. `tensors` may be in any order.
 Digest slice_digest(const std::vector<ExpertTensor>& tensors, int expert_begin);
 
-/// Progress of long work in bytes; called from the thread that does it.
+/// Progress of long work in bytes; called from a thread that does it, never from two at once.
 using Progress = std::function<void(uint64_t done, uint64_t total)>;
+
+/// Fills `out` with slab number `slab` of a tensor. Called from several threads at once.
+using ReadSlab = std::function<Status(const ExpertTensor& tensor, size_t slab, std::span<uint8_t> out)>;
 
 class SliceFile {
   public:
@@ -65,8 +69,9 @@ class SliceFile {
     uint64_t file_bytes() const;
     /// Reads all slabs and compares them with their digests. Errors: corrupt, naming the slab.
     Status verify(const Progress& progress = {}) const;
-    /// Tells the kernel that the mapped bytes are not needed any more (after a copy was loaded).
-    void drop_pages() const;
+    /// Reads one slab into `out`, of slab_bytes, and compares it with its digest: what is used afterwards is what was
+    /// checked, whatever happens to the file. Errors as verify(), and io.
+    Status read(const ExpertTensor& tensor, size_t slab, std::span<uint8_t> out) const;
 
   private:
     struct Impl;

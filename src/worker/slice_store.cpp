@@ -59,17 +59,16 @@ Result<SliceStore> SliceStore::load(const std::vector<std::string>& paths, std::
     SliceStore store;
     LINKCPP_TRY(open_all(paths, store.slices_));
     LINKCPP_TRY(check_memory(store.slices_, *device, max_memory));
-    const auto tell = [&](const std::string& what) -> moe::Progress {
-        if (!progress) return {};
-        return [&progress, what](uint64_t done, uint64_t total) { progress(what, done, total); };
-    };
     for (HeldSlice& slice : store.slices_) {
-        LINKCPP_TRY(slice.file.verify(tell("verifying " + slice.file.path())));
-        auto engine = moe::Engine::load(device, slice.file.tensors(), tell("loading " + slice.file.path()));
-        if (!engine.ok()) return engine.status().in(slice.file.path());
+        const std::string& path = slice.file.path();
+        moe::Progress tell;
+        if (progress) tell = [&](uint64_t done, uint64_t total) { progress("loading " + path, done, total); };
+        auto engine = moe::Engine::load(device, slice.file.tensors(), tell,
+                                        [&slice](const moe::ExpertTensor& tensor, size_t slab, std::span<uint8_t> out) {
+                                            return slice.file.read(tensor, slab, out);
+                                        });
+        if (!engine.ok()) return engine.status().in(path);
         slice.engine = std::move(*engine);
-        // The engine has its own copy; the file's pages would be memory for nothing.
-        slice.file.drop_pages();
     }
     return store;
 }

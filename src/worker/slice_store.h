@@ -14,11 +14,11 @@ struct HeldSlice {
 
 class SliceStore {
   public:
-    /// `what`: "verifying" or "loading", and which file. Called from the thread that loads.
+    /// `what`: "loading" and which file. Called from a thread that loads.
     using Progress = std::function<void(const std::string& what, uint64_t done, uint64_t total)>;
 
     /// `max_memory`: bytes of device memory that the weights may take, 0 = no limit; compared with what is needed before
-    /// anything large is read. Errors: those of SliceFile::open(), verify() and Engine::load(); exhausted (over the limit:
+    /// anything large is read. Errors: those of SliceFile::open(), read() and Engine::load(); exhausted (over the limit:
     /// the message says how much is needed); invalid_argument (the same slice twice, or more than can be offered).
     static Result<SliceStore> load(const std::vector<std::string>& paths, std::shared_ptr<moe::Device> device,
                                    uint64_t max_memory, const Progress& progress = {});

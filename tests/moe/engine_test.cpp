@@ -8,6 +8,9 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <list>
+#include <map>
+#include <mutex>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -239,6 +242,61 @@ TEST_F(EngineTest, ASliceOfOneExpertHoldsOneExpert) {
     std::vector<float> x(32), y(8);
     const std::vector<uint32_t> row = {0}, second = {1};
     EXPECT_EQ(loaded->compute(5, up, x, row, second, y).code(), Code::invalid_argument);
+}
+
+// A worker reads, checks and loads slab by slab, on several threads; what it computes is what one that was loaded from
+// memory computes, in a repacked layout too.
+TEST_F(EngineTest, LoadsSlabBySlabWhatItIsGiven) {
+    ExpertTensor w = tensor(Matrix::up, 256, 64, 300);
+    Bytes quantised(ggml_row_size(GGML_TYPE_Q4_K, 256) * 64 * 300);
+    ggml_quantize_chunk(GGML_TYPE_Q4_K, data.back().data(), quantised.data(), 0, 64 * 300, 256, nullptr);
+    w.type = GGML_TYPE_Q4_K;
+    w.slab_bytes = quantised.size() / 300;
+    w.data = quantised;
+    ExpertTensor scale = w;
+    scale.name.kind.role = Role::scale;
+    std::mutex mutex;
+    std::map<std::pair<Role, size_t>, int> asked;
+    const ReadSlab read = [&](const ExpertTensor& source, size_t slab, std::span<uint8_t> out) -> Status {
+        std::copy_n(quantised.data() + slab * w.slab_bytes, out.size(), out.data());
+        const std::lock_guard lock(mutex);
+        ++asked[{source.name.kind.role, slab}];
+        return {};
+    };
+    uint64_t last = 0;
+    const auto progress = [&](uint64_t done, uint64_t total) {
+        EXPECT_GT(done, std::exchange(last, done));
+        EXPECT_EQ(total, 2 * quantised.size());
+    };
+    const auto slabwise = Engine::load(device, {w, scale}, progress, read);
+    ASSERT_TRUE(slabwise.ok()) << slabwise.status().message();
+    EXPECT_EQ(last, 2 * quantised.size());
+    EXPECT_EQ(asked.size(), 600u) << "scales are asked for too: whoever reads checks them";
+    for (const auto& [slab, times] : asked)
+        EXPECT_EQ(times, 1);
+
+    const auto whole = engine({w});
+    std::vector<float> x(256), y(300 * 64), expected(y.size());
+    for (float& value : x)
+        value = normal(random);
+    std::vector<uint32_t> row(300, 0), expert(300);
+    std::iota(expert.begin(), expert.end(), 0u);
+    ASSERT_TRUE((*slabwise)->compute(5, up, x, row, expert, y).ok());
+    ASSERT_TRUE(whole->compute(5, up, x, row, expert, expected).ok());
+    EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)), 0);
+    EXPECT_NE(std::memcmp(y.data(), y.data() + 64, 64 * sizeof(float)), 0) << "every expert has weights of its own";
+}
+
+TEST_F(EngineTest, ASlabThatCannotBeReadIsTheErrorOfTheLoad) {
+    const ExpertTensor w = tensor(Matrix::up, 256, 64, 300);
+    const auto loaded =
+        Engine::load(device, {w}, {}, [&](const ExpertTensor&, size_t slab, std::span<uint8_t> out) -> Status {
+            if (slab == 200) return {Code::corrupt, "slab 200 is damaged"};
+            std::fill(out.begin(), out.end(), 0);
+            return {};
+        });
+    EXPECT_EQ(loaded.status().code(), Code::corrupt);
+    EXPECT_EQ(loaded.status().message(), "slab 200 is damaged");
 }
 
 TEST_F(EngineTest, RefusesWhatDoesNotFit) {

@@ -11,8 +11,8 @@ const char* name(ggml_backend_buffer_type_t) { return "unbacked"; }
 
 ggml_backend_buffer_t alloc(ggml_backend_buffer_type_t, size_t size) {
     // Without MAP_NORESERVE the kernel refuses what is larger than the machine's memory.
-    void* base = mmap(nullptr, size > 0 ? size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                      -1, 0);
+    void* base =
+        mmap(nullptr, size > 0 ? size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return base == MAP_FAILED ? nullptr : ggml_backend_cpu_buffer_from_ptr(base, size);
 }
 
