@@ -12,10 +12,10 @@ given = $(if $(LINKCPP_LLAMA_DIR),-DLINKCPP_LLAMA_DIR="$(abspath $(LINKCPP_LLAMA
         $(if $(LINKCPP_CPU),-DLINKCPP_CPU="$(LINKCPP_CPU)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build install uninstall format lint check clean bootstrap configure
+.PHONY: help demo demo-122b test build worker-aarch64 install uninstall format lint check clean bootstrap configure
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 	@echo
 	@echo "  Variables: prefix=$(prefix) DESTDIR= JOBS=$(JOBS)"
 	@echo "             LABELS=regex TESTS=regex        which tests run"
@@ -25,12 +25,22 @@ help: ## list the targets
 demo: build ## build, then show several processes decoding one model together
 	scripts/demo $(build)/bin
 
+demo-122b: build ## the geometry of Qwen3.5-122B-A10B: a worker with a 1.57 GB slice in a decode
+	cmake --build --preset release -j $(JOBS) --target linkcpp-make-model
+	scripts/demo-122b $(build)/bin
+
 test: bootstrap configure ## build everything and run the tests (LABELS=regex TESTS=regex to choose)
 	cmake --build --preset release -j $(JOBS)
 	ctest --preset release $(if $(LABELS),-L "$(LABELS)") $(if $(TESTS),-R "$(TESTS)")
 
 build: bootstrap configure ## build the programs, without the tests
 	cmake --build --preset release -j $(JOBS) --target programs
+
+worker-aarch64: ## build the worker for 64-bit ARM phones and boards, as one static file
+	@scripts/bootstrap --aarch64
+	@$(if $(strip $(given)),,test -f build/aarch64/build.ninja ||) cmake --preset aarch64 $(given)
+	cmake --build --preset aarch64 -j $(JOBS)
+	@ls -l build/aarch64/bin/linkcpp-expert-worker
 
 # Under sudo nothing is built, so that no file in the build folder comes to belong to root.
 install: $(if $(SUDO_USER),,build) ## install into prefix (DESTDIR= for packages)
@@ -56,7 +66,7 @@ check: ## what CI checks without compiling: includes, links and words, layout
 	clang-format --dry-run --Werror $(sources)
 
 clean: ## remove the builds, but not the fetched sources of llama.cpp
-	rm -rf build/release build/asan build/tsan
+	rm -rf build/release build/asan build/tsan build/aarch64
 
 bootstrap:
 	@scripts/bootstrap

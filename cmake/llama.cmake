@@ -17,6 +17,16 @@ else()
   execute_process(COMMAND ${CMAKE_SOURCE_DIR}/scripts/fetch-llama ${linkcpp_llama_dir} COMMAND_ERROR_IS_FATAL ANY)
 endif()
 
+# Headers only: programs and tests link the libraries, the plugin finds ggml in the process that loads it (a copy of its
+# own would be a second registry of backends).
+add_library(linkcpp_ggml INTERFACE)
+target_include_directories(linkcpp_ggml SYSTEM INTERFACE ${linkcpp_llama_dir}/ggml/include)
+
+if(LINKCPP_WORKER_ONLY)
+  include(cmake/static_ggml.cmake)
+  return()
+endif()
+
 set(BUILD_SHARED_LIBS ON)
 set(GGML_BACKEND_DL ON CACHE BOOL "" FORCE)
 set(GGML_NATIVE OFF CACHE BOOL "" FORCE)
@@ -67,10 +77,6 @@ add_custom_target(linkcpp-llama-tools ALL DEPENDS ${LINKCPP_LLAMA_TOOLS})
 add_library(linkcpp_ggml_internal INTERFACE)
 target_include_directories(linkcpp_ggml_internal SYSTEM INTERFACE ${linkcpp_llama_dir}/ggml/src
                                                                   ${linkcpp_llama_dir}/ggml/include)
-# Headers only: programs and tests link the libraries, the plugin finds ggml in the process that loads it (a copy of its
-# own would be a second registry of backends).
-add_library(linkcpp_ggml INTERFACE)
-target_include_directories(linkcpp_ggml SYSTEM INTERFACE ${linkcpp_llama_dir}/ggml/include)
 add_library(linkcpp_llama INTERFACE)
 target_include_directories(linkcpp_llama SYSTEM INTERFACE ${linkcpp_llama_dir}/include ${linkcpp_llama_dir}/ggml/include)
 target_link_libraries(linkcpp_llama INTERFACE llama ggml)

@@ -9,9 +9,10 @@
 
 namespace linkcpp::backend {
 
-Admission::Admission(const ModelSource& source, LocalExperts* local, std::string numeric_class, bool audits)
-    : source_(source), local_(local), audits_(audits && local != nullptr), numeric_class_(std::move(numeric_class)),
-      checks_("lc-check"), auditor_("lc-audit") {}
+Admission::Admission(const ModelSource& source, LocalExperts* local, std::string numeric_class, Policy policy,
+                     bool audits)
+    : source_(source), local_(local), policy_(policy), audits_(audits && local != nullptr),
+      numeric_class_(std::move(numeric_class)), checks_("lc-check"), auditor_("lc-audit") {}
 
 TaskThread::TaskThread(const char* name)
     : thread_([this, name] {
@@ -81,6 +82,11 @@ Status Admission::compute_again(const dispatch::AuditRequest& request) const {
 Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, const wire::Welcome& welcome) const {
     if (welcome.slices.empty()) return {Code::mismatch, "it holds no slices"};
     const bool same_class = !numeric_class_.empty() && welcome.numeric_class == numeric_class_;
+    if (policy_ == Policy::exact && !same_class) {
+        return {Code::mismatch,
+                fmt::format("it computes with other instructions ({}; here {}), which the policy 'exact' rules out",
+                            welcome.numeric_class, numeric_class_)};
+    }
     std::vector<dispatch::Canary> all;
     for (const wire::SliceOffer& offer : welcome.slices) {
         const std::string what = fmt::format("its slice of layers {}:{}, experts {}:{}", offer.layer_begin,

@@ -3,6 +3,7 @@
 // where the backbone has the weights itself, a few rows must come out as its own do. Digests of a whole model take a while
 // to compute, so the work is done on a thread of its own, "lc-check"; audits have another one, "lc-audit".
 
+#include "backend/config.h"
 #include "backend/local_experts.h"
 #include "dispatch/admission.h"
 
@@ -34,7 +35,7 @@ class Admission final : public dispatch::PeerCheck {
   public:
     /// `local` may be null: then there are no canaries. Both must outlive this object. `audits`: answers may be computed
     /// again with local weights.
-    Admission(const ModelSource& source, LocalExperts* local, std::string numeric_class, bool audits);
+    Admission(const ModelSource& source, LocalExperts* local, std::string numeric_class, Policy policy, bool audits);
 
     void admit(const std::string& worker, const wire::Welcome& welcome,
                std::function<void(Result<std::vector<dispatch::Canary>>)> done) override;
@@ -49,6 +50,7 @@ class Admission final : public dispatch::PeerCheck {
 
     const ModelSource& source_;
     LocalExperts* local_;
+    const Policy policy_;
     const bool audits_;
     const std::string numeric_class_;
     mutable std::atomic<uint64_t> progress_{0};

@@ -21,6 +21,12 @@ enum class Fallback {
     none,       ///< never: what nobody holds is an error
 };
 
+/// Which workers may compute, of those that hold slices of this very model.
+enum class Policy {
+    tolerant,  ///< any that computes as a local run does, up to the rounding of other instructions
+    exact,     ///< only those of this machine's numeric class: every bit is that of a local run
+};
+
 /// One line of statistics: the routed experts of one layer for one batch.
 struct LayerStats {
     std::string_view model;  ///< its file's name, "" where that is not known; valid during the call
@@ -45,6 +51,7 @@ struct ModelSettings {
     int layer_begin = 0, layer_end = INT32_MAX;  ///< layers whose experts may go remote
     Fallback fallback = Fallback::automatic;
     dispatch::SplitMode split = dispatch::SplitMode::exact;
+    Policy policy = Policy::tolerant;
     double audit = 1.0 / 256;                  ///< share of the answers that are computed again; 1: all, before use
     std::string model_path;                    ///< file with the local weights; empty: the file that was loaded
     uint64_t expert_cache_bytes = 2ull << 30;  ///< local experts kept for fallback

@@ -75,7 +75,7 @@ void Model::prepare() {
     settings.stop = config.stop;
     network_ = Runtime::get().network();
     if (!unusable_.ok()) return;
-    admission_ = std::make_unique<Admission>(source_, local_.get(), numeric_class, fallback_);
+    admission_ = std::make_unique<Admission>(source_, local_.get(), numeric_class, settings_.policy, fallback_);
     dispatcher_ =
         std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), settings_.workers, admission_.get());
     announce();

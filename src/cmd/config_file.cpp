@@ -67,7 +67,8 @@ Status read_workers(const ordered_json& value, backend::ModelSettings& settings)
 
 Status read_settings(const ordered_json& entry, const std::string& folder, backend::ModelSettings& settings) {
     if (!entry.is_object()) return invalid("must be an object");
-    static const std::set<std::string> texts = {"layers", "fallback", "mode", "audit", "model", "expert_cache"};
+    static const std::set<std::string> texts = {"layers", "fallback", "mode",        "policy",
+                                                "audit",  "model",    "expert_cache"};
     for (const auto& [key, value] : entry.items()) {
         if (key == "file") continue;
         if (key == "workers") {
@@ -76,7 +77,7 @@ Status read_settings(const ordered_json& entry, const std::string& folder, backe
         }
         if (!texts.contains(key))
             return invalid("unknown key '" + key +
-                           "'; it can be workers, layers, fallback, mode, audit, model, expert_cache");
+                           "'; it can be workers, layers, fallback, mode, policy, audit, model, expert_cache");
         if (!value.is_string()) return invalid(key + " must be a string");
         LINKCPP_TRY(set_model_setting(settings, key, value.get<std::string>()).in(key));
         if (key == "model" && !settings.model_path.empty() && settings.model_path[0] != '/')
@@ -124,6 +125,10 @@ Status set_model_setting(backend::ModelSettings& settings, const std::string& ke
     } else if (key == "mode") {
         if (text != "exact" && text != "sums") return invalid("'" + text + "' is not a mode; it can be exact or sums");
         settings.split = text == "sums" ? dispatch::SplitMode::sums : dispatch::SplitMode::exact;
+    } else if (key == "policy") {
+        if (text != "exact" && text != "tolerant")
+            return invalid("'" + text + "' is not a policy; it can be exact or tolerant");
+        settings.policy = text == "exact" ? backend::Policy::exact : backend::Policy::tolerant;
     } else if (key == "audit") {
         const auto share = parse_share(text);
         if (!share.ok()) return share.status();

@@ -9,8 +9,8 @@
 
 namespace linkcpp::cmd {
 
-/// Sets `key` ("layers", "fallback", "mode", "model", "expert_cache") from text. Errors: invalid_argument, telling what
-/// it can be.
+/// Sets `key` ("layers", "fallback", "mode", "policy", "audit", "model", "expert_cache") from text. Errors:
+/// invalid_argument, telling what it can be.
 Status set_model_setting(backend::ModelSettings& settings, const std::string& key, const std::string& text);
 
 /// Reads the text of a file into config.defaults and config.models. `override_defaults` changes the default entry before

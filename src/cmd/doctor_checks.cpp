@@ -215,11 +215,14 @@ void check_workers(const Setup& setup, Findings& findings) {
         findings.push_back(
             {Level::ok, check,
              fmt::format("{}, answers in {:.2f} ms", probe.welcome.build, milliseconds(probe.round_trip)), ""});
-        if (probe.welcome.numeric_class != here)
-            findings.push_back({Level::warning, check,
-                                "computes with other instructions (" + probe.welcome.numeric_class + ", here " + here +
-                                    "): results may differ in the last bits",
-                                "for tokens exactly as here use a worker with the same processor features"});
+        if (probe.welcome.numeric_class != here) {
+            const bool refused = setup.settings.policy == backend::Policy::exact;
+            findings.push_back(
+                {refused ? Level::problem : Level::warning, check,
+                 "computes with other instructions (" + probe.welcome.numeric_class + ", here " + here +
+                     (refused ? "): the policy 'exact' rules it out" : "): results differ in the last bits"),
+                 "for tokens exactly as here use a worker with the same processor features"});
+        }
         if (!path.empty()) check_slices(probe.welcome, source, check, held, findings);
     }
     // Weights may also come from the file named with --weights.

@@ -43,9 +43,13 @@ Status read_model_settings(backend::ModelSettings& settings) {
         if (!workers.ok()) return workers.status().in("LINKCPP_WORKERS");
         settings.workers = std::move(*workers);
     }
-    constexpr std::pair<const char*, const char*> names[] = {
-        {"LINKCPP_LAYERS", "layers"}, {"LINKCPP_FALLBACK", "fallback"}, {"LINKCPP_MODE", "mode"},
-        {"LINKCPP_AUDIT", "audit"},   {"LINKCPP_MODEL", "model"},       {"LINKCPP_EXPERT_CACHE", "expert_cache"}};
+    constexpr std::pair<const char*, const char*> names[] = {{"LINKCPP_LAYERS", "layers"},
+                                                             {"LINKCPP_FALLBACK", "fallback"},
+                                                             {"LINKCPP_MODE", "mode"},
+                                                             {"LINKCPP_POLICY", "policy"},
+                                                             {"LINKCPP_AUDIT", "audit"},
+                                                             {"LINKCPP_MODEL", "model"},
+                                                             {"LINKCPP_EXPERT_CACHE", "expert_cache"}};
     for (const auto& [name, key] : names) {
         const std::string text = environment(name);
         if (!text.empty()) LINKCPP_TRY(set_model_setting(settings, key, text).in(name));

@@ -34,8 +34,8 @@ struct Options {
 };
 
 /// Our options; each takes a value.
-constexpr std::array own = {"-m",     "--model",   "--workers",      "--config", "--layers",      "--fallback",
-                            "--mode", "--weights", "--expert-cache", "--stats",  "--llama-server"};
+constexpr std::array own = {"-m",       "--model", "--workers", "--config",       "--layers", "--fallback",    "--mode",
+                            "--policy", "--audit", "--weights", "--expert-cache", "--stats",  "--llama-server"};
 
 bool is_own(const std::string& word) {
     return std::any_of(own.begin(), own.end(), [&](const char* option) {
@@ -58,6 +58,8 @@ void set_environment(const Options& options, const std::string& plugin) {
     set("LINKCPP_LAYERS", options.swarm.layers);
     set("LINKCPP_FALLBACK", options.swarm.fallback);
     set("LINKCPP_MODE", options.swarm.mode);
+    set("LINKCPP_POLICY", options.swarm.policy);
+    set("LINKCPP_AUDIT", options.swarm.audit);
     set("LINKCPP_MODEL", options.swarm.weights);
     set("LINKCPP_EXPERT_CACHE", options.swarm.expert_cache);
     set("LINKCPP_STATS", options.stats);

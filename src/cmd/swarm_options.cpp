@@ -65,6 +65,11 @@ void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_re
             "exact (the default: bit by bit the tokens of a local run) or sums (fewer bytes, another order of "
             "additions)",
             "exact|sums"),
+        add("--policy", "policy", options.policy,
+            "Workers that may compute: tolerant (the default: also those with other instructions, whose last bits "
+            "differ) "
+            "or exact (only those whose every bit is that of this machine)",
+            "exact|tolerant"),
         add("--audit", "audit", options.audit,
             "Share of the workers' answers that are computed again, here or by another worker (default: 1/256); 1: "
             "all, "
@@ -94,6 +99,7 @@ std::vector<std::string> swarm_arguments(const SwarmOptions& options) {
     add("--layers", options.layers);
     add("--fallback", options.fallback);
     add("--mode", options.mode);
+    add("--policy", options.policy);
     add("--audit", options.audit);
     add("--weights", options.weights);
     add("--expert-cache", options.expert_cache);
@@ -105,9 +111,13 @@ Result<backend::Config> backend_config(const SwarmOptions& options, int n_thread
         if (!options.workers.empty()) settings.workers.clear();
         for (const std::string& worker : options.workers)
             settings.workers.push_back(*parse_worker(worker));
-        const std::pair<const char*, const std::string&> given[] = {
-            {"layers", options.layers}, {"fallback", options.fallback}, {"mode", options.mode},
-            {"audit", options.audit},   {"model", options.weights},     {"expert_cache", options.expert_cache}};
+        const std::pair<const char*, const std::string&> given[] = {{"layers", options.layers},
+                                                                    {"fallback", options.fallback},
+                                                                    {"mode", options.mode},
+                                                                    {"policy", options.policy},
+                                                                    {"audit", options.audit},
+                                                                    {"model", options.weights},
+                                                                    {"expert_cache", options.expert_cache}};
         for (const auto& [key, text] : given) {
             if (!text.empty()) LINKCPP_TRY(set_model_setting(settings, key, text));
         }

@@ -13,8 +13,9 @@ namespace linkcpp::cmd {
 
 struct SwarmOptions {
     std::vector<std::string> workers;
-    std::string config;                                                ///< a file with settings
-    std::string layers, fallback, mode, audit, weights, expert_cache;  ///< as they were given; empty: not at all
+    std::string config;  ///< a file with settings
+    std::string layers, fallback, mode, policy, audit, weights,
+        expert_cache;  ///< as they were given; empty: not at all
 
     /// Otherwise a plain local run, without our backend.
     bool wanted() const { return !workers.empty() || !config.empty(); }

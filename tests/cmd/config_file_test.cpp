@@ -13,7 +13,7 @@ TEST(ConfigFile, ModelsBuildOnTheDefaultAndTheFirstPatternThatMatchesCounts) {
         "default": {"workers": ["127.0.0.1:1", "127.0.0.1:2"], "layers": "0:24", "expert_cache": "1G"},
         "models": [
             {"file": "draft-?.gguf", "workers": ["127.0.0.1:3"], "layers": ":", "fallback": "none"},
-            {"file": "draft-*.gguf", "workers": [], "mode": "sums", "model": "full.gguf"}
+            {"file": "draft-*.gguf", "workers": [], "mode": "sums", "policy": "exact", "model": "full.gguf"}
         ]})",
                                        "/etc/swarm", {}, config);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -26,6 +26,8 @@ TEST(ConfigFile, ModelsBuildOnTheDefaultAndTheFirstPatternThatMatchesCounts) {
     const auto& second = config.for_file("/models/draft-10.gguf");
     EXPECT_TRUE(second.workers.empty());
     EXPECT_EQ(second.split, dispatch::SplitMode::sums);
+    EXPECT_EQ(second.policy, backend::Policy::exact);
+    EXPECT_EQ(first.policy, backend::Policy::tolerant);
     EXPECT_EQ(second.layer_end, 24);
     EXPECT_EQ(second.model_path, "/etc/swarm/full.gguf");
     EXPECT_EQ(&config.for_file("/draft-1.gguf/main.gguf"), &config.defaults) << "folders are not looked at";
@@ -58,6 +60,7 @@ TEST(ConfigFile, ErrorsNameTheKey) {
         {R"({"default": {"layers": 3}})", "layers must be a string"},
         {R"({"default": {"layers": "4:2"}})", "default: layers: '4:2'"},
         {R"({"default": {"mode": "fast"}})", "mode: 'fast'"},
+        {R"({"default": {"policy": "strict"}})", "policy: 'strict'"},
         {R"({"default": {"fallback": "always"}})", "fallback: 'always'"},
         {R"({"default": {"expert_cache": "2X"}})", "expert_cache: '2X'"},
         {R"({"default": {"mode": "exact", "mode": "sums"}})", "'mode' is there twice"},
