@@ -1,11 +1,9 @@
 #include "client/http_client.h"
 
 #include <algorithm>
-#include <atomic>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -23,6 +21,7 @@ using Error = boost::system::error_code;
 namespace {
 
 constexpr size_t piece_bytes = 256 << 10;
+constexpr std::chrono::milliseconds look_around{50};  // how soon a wish to stop is seen
 constexpr uint32_t max_header_bytes = 64 << 10;
 
 std::string lower_case(std::string_view text) {
@@ -50,16 +49,20 @@ struct HttpClient::Impl {
 
     Impl(HubUrl u, HttpSettings s) : url(std::move(u)), settings(std::move(s)) {}
 
-    // Every asynchronous operation is started and waited for here, so that limits and cancel() hold for it.
+    // Every asynchronous operation is started and waited for here, so that limits and the wish to stop hold for it.
     template <typename Start>
     Error wait(Start&& start) {
         Error result = asio::error::operation_aborted;
-        if (cancelled) return result;
+        if (stopped()) return result;
         io.restart();
         start([&result](const Error& error, auto&&...) { result = error; });
-        io.run();
+        while (!io.stopped()) {
+            io.run_for(look_around);
+            if (stopped() && (plain || tls)) socket().cancel();
+        }
         return result;
     }
+    bool stopped() const { return settings.stop != nullptr && *settings.stop; }
     Plain& socket() { return tls ? beast::get_lowest_layer(*tls) : *plain; }
     template <typename Use>
     auto with_stream(Use&& use) {
@@ -77,7 +80,7 @@ struct HttpClient::Impl {
 
     Status error(const Error& error, const std::string& doing) const {
         const std::string place = url.str() + ": ";
-        if (cancelled) return {Code::unavailable, place + "cancelled"};
+        if (stopped()) return {Code::unavailable, place + "stopped"};
         if (error == beast::error::timeout) return {Code::timeout, place + "no answer while " + doing};
         if (is_malformed(error) && error != http::error::end_of_stream && error != http::error::partial_message)
             return {Code::corrupt, place + "what answers there is no hub (" + error.message() + ")"};
@@ -204,7 +207,7 @@ struct HttpClient::Impl {
         if (fresh) LINKCPP_TRY(connect());
         Result<HttpAnswer> answer = exchange(request, sink, fresh);
         // A connection that was kept may have been closed by the hub meanwhile, before it saw this request.
-        if (answer.ok() || fresh || answer.status().code() != Code::unavailable || cancelled) return answer;
+        if (answer.ok() || fresh || answer.status().code() != Code::unavailable || stopped()) return answer;
         LINKCPP_TRY(connect());
         return exchange(request, sink, fresh);
     }
@@ -212,7 +215,6 @@ struct HttpClient::Impl {
     const HubUrl url;
     const HttpSettings settings;
     asio::io_context io;
-    std::atomic<bool> cancelled = false;
     std::optional<asio::ssl::context> context;
     std::optional<Plain> plain;
     std::optional<Secure> tls;
@@ -230,13 +232,6 @@ const HubUrl& HttpClient::url() const { return impl_->url; }
 Result<HttpAnswer> HttpClient::call(const HttpRequest& request) { return impl_->run(request, {}); }
 Result<HttpAnswer> HttpClient::stream(const HttpRequest& request, const BodySink& sink) {
     return impl_->run(request, sink);
-}
-
-void HttpClient::cancel() {
-    impl_->cancelled = true;
-    asio::post(impl_->io, [impl = impl_.get()] {
-        if (impl->plain || impl->tls) impl->socket().cancel();
-    });
 }
 
 }  // namespace linkcpp::client

@@ -1,12 +1,13 @@
 #pragma once
 // HTTP/1.1 to one hub, plain or with TLS, over one connection that is kept while it lasts. Calls block the calling thread, with
-// limits on silence; cancel() ends them from another. Redirects are not followed, so a token never leaves for another host.
-// Boost is compiled in http_client.cpp only. One thread at a time, cancel() excepted.
+// limits on silence, and can be stopped from another. Redirects are not followed, so a token never leaves for another host.
+// Boost is compiled in http_client.cpp only. One thread at a time.
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "client/url.h"
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +21,8 @@ struct HttpSettings {
     Duration silence_limit = std::chrono::seconds(30);  ///< until the first byte of an answer, and between bytes
     uint64_t max_text = 16u << 20;                      ///< of an answer that is kept in memory
     std::string ca_file;                                ///< PEM; empty: the authorities that the system trusts
+    /// Calls end soon after this becomes true, and later ones at once; outlives the client. nullptr: never.
+    const std::atomic<bool>* stop = nullptr;
 };
 
 struct HttpRequest {
@@ -50,13 +53,11 @@ class HttpClient {
     HttpClient& operator=(HttpClient&&) noexcept;
 
     const HubUrl& url() const;
-    /// Any answer of the hub is a result, whatever its status. Errors: unavailable (refused, closed, cancelled; with TLS a
+    /// Any answer of the hub is a result, whatever its status. Errors: unavailable (refused, closed, stopped; with TLS a
     /// certificate that is not trusted), timeout, corrupt (not HTTP), exhausted (a text over the limit).
     Result<HttpAnswer> call(const HttpRequest& request);
     /// The same, but the body of a 2xx answer goes to `sink`. A body that ends before its Content-Length is `unavailable`.
     Result<HttpAnswer> stream(const HttpRequest& request, const BodySink& sink);
-    /// Ends the call under way and all to come with `unavailable`. Any thread.
-    void cancel();
 
   private:
     struct Impl;

@@ -1,6 +1,7 @@
 #pragma once
 // For programs that serve until Ctrl-C: the main thread waits for the signal, the other threads never see it.
 
+#include <chrono>
 #include <csignal>
 
 namespace linkcpp::cmd {
@@ -22,6 +23,12 @@ class BlockedSignals {
         int signal = 0;
         sigwait(&set_, &signal);
         return signal;
+    }
+    /// False: none came within `limit`.
+    bool wait_for(std::chrono::nanoseconds limit) const {
+        const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+        const timespec time{seconds.count(), (limit - seconds).count()};
+        return sigtimedwait(&set_, nullptr, &time) > 0;
     }
 
   private:

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "cmd/blocked_signals.h"
+#include "cmd/join_command.h"
 #include "cmd/progress.h"
 #include "cmd/units.h"
 #include "cmd/values.h"
@@ -26,6 +27,7 @@ struct Options {
     std::vector<std::string> models;
     int n_threads = 0;
     uint64_t max_memory = 0, max_peer_memory = worker::ServerSettings().max_peer_bytes;
+    cmd::JoinOptions join;
     bool list_devices = false, insecure = false, verbose = false, quiet = false, json = false;
 };
 
@@ -34,6 +36,7 @@ Examples:
   linkcpp-expert-worker --serve 50071 --model slice.gguf
   linkcpp-expert-worker --serve 127.0.0.1:0 --model a.gguf --model b.gguf --threads 4 --max-memory 2GB
   linkcpp-expert-worker --serve 0.0.0.0:50071 --model slice.gguf --insecure    (a network that you trust)
+  linkcpp-expert-worker --hub http://hub:19000 --max-memory 2GB                (slices that the hub finds scarce)
 
 `linkcpp slice` cuts slices from a model. A worker sees the activations of the tokens that it computes.
 Ctrl-C finishes what is being computed and ends; a second one ends at once.
@@ -190,6 +193,7 @@ int main(int argc, char** argv) {
         ->type_name("SIZE");
     app.add_flag("--insecure", options.insecure, "Listen beyond loopback, without encryption or authentication");
     app.add_flag("--json", options.json, "Say what is served as one line of JSON");
+    options.join.add_to(app);
     auto* verbose = app.add_flag("--verbose", options.verbose, "Tell about every refusal");
     app.add_flag("--quiet", options.quiet, "Errors only")->excludes(verbose);
     try {
@@ -200,15 +204,24 @@ int main(int argc, char** argv) {
     if (!options.verbose) moe::silence_ggml();
     set_log_level(options.verbose ? LogLevel::debug : options.quiet ? LogLevel::error : LogLevel::info);
     if (options.list_devices) return list_devices();
-    if (!*serve_option || options.models.empty()) {
-        log_error("nothing to do: give --serve and at least one --model (see --help)");
+    if (options.join.given() ? !options.models.empty() : !*serve_option || options.models.empty()) {
+        log_error("nothing to do: give --serve and at least one --model, or --hub without --model (see --help)");
         return 2;
     }
-    Result<net::Address> address = net::Address::parse(options.serve);
+    if (options.join.given() && options.max_memory == 0 && options.join.max_experts == 0) {
+        log_error("how much may this worker take? Give --max-memory SIZE or --max-experts N");
+        return 2;
+    }
+    Result<net::Address> address = net::Address::parse(*serve_option ? options.serve : "127.0.0.1:0");
     Status status = address.ok() ? check_address(*address, options.insecure) : address.status();
     if (!status.ok()) {
         log_error("{}", status.message());
         return 2;
+    }
+    if (options.join.given()) {
+        worker::ServerSettings server{.build = "linkcpp " LINKCPP_VERSION, .max_peer_bytes = options.max_peer_memory};
+        return cmd::join(options.join,
+                         {*address, options.device, options.n_threads, options.max_memory, server, options.quiet});
     }
     return serve(options, *address);
 }

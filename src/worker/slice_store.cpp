@@ -54,6 +54,16 @@ Status check_memory(const std::vector<HeldSlice>& slices, moe::Device& device, u
 
 }  // namespace
 
+Status load_engine(HeldSlice& slice, std::shared_ptr<moe::Device> device, const moe::Progress& progress) {
+    auto engine = moe::Engine::load(std::move(device), slice.file.tensors(), progress,
+                                    [&slice](const moe::ExpertTensor& tensor, size_t slab, std::span<uint8_t> out) {
+                                        return slice.file.read(tensor, slab, out);
+                                    });
+    if (!engine.ok()) return engine.status().in(slice.file.path());
+    slice.engine = std::move(*engine);
+    return {};
+}
+
 Result<SliceStore> SliceStore::load(const std::vector<std::string>& paths, std::shared_ptr<moe::Device> device,
                                     uint64_t max_memory, const Progress& progress) {
     SliceStore store;
@@ -63,27 +73,25 @@ Result<SliceStore> SliceStore::load(const std::vector<std::string>& paths, std::
         const std::string& path = slice.file.path();
         moe::Progress tell;
         if (progress) tell = [&](uint64_t done, uint64_t total) { progress("loading " + path, done, total); };
-        auto engine = moe::Engine::load(device, slice.file.tensors(), tell,
-                                        [&slice](const moe::ExpertTensor& tensor, size_t slab, std::span<uint8_t> out) {
-                                            return slice.file.read(tensor, slab, out);
-                                        });
-        if (!engine.ok()) return engine.status().in(path);
-        slice.engine = std::move(*engine);
+        LINKCPP_TRY(load_engine(slice, device, tell));
     }
     return store;
 }
 
+ServedSlice served_slice(const HeldSlice& slice) {
+    const moe::SliceInfo& info = slice.file.info();
+    ServedSlice served;
+    served.offer = {slice_id(info), static_cast<uint32_t>(info.layer_begin), static_cast<uint32_t>(info.layer_end),
+                    static_cast<uint32_t>(info.expert_begin), static_cast<uint32_t>(info.expert_end)};
+    served.engine = slice.engine.get();
+    served.n_expert_used = info.n_expert_used;
+    return served;
+}
+
 std::vector<ServedSlice> SliceStore::served() const {
     std::vector<ServedSlice> served;
-    for (const HeldSlice& slice : slices_) {
-        const moe::SliceInfo& info = slice.file.info();
-        ServedSlice entry;
-        entry.offer = {slice_id(info), static_cast<uint32_t>(info.layer_begin), static_cast<uint32_t>(info.layer_end),
-                       static_cast<uint32_t>(info.expert_begin), static_cast<uint32_t>(info.expert_end)};
-        entry.engine = slice.engine.get();
-        entry.n_expert_used = info.n_expert_used;
-        served.push_back(entry);
-    }
+    for (const HeldSlice& slice : slices_)
+        served.push_back(served_slice(slice));
     return served;
 }
 

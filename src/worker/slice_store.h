@@ -12,6 +12,11 @@ struct HeldSlice {
     std::unique_ptr<moe::Engine> engine;
 };
 
+/// Reads, checks and loads the slabs of a slice that is open. Errors: those of SliceFile::read() and Engine::load().
+Status load_engine(HeldSlice& slice, std::shared_ptr<moe::Device> device, const moe::Progress& progress = {});
+/// As it is offered to backbones. The slice must outlive what is returned.
+ServedSlice served_slice(const HeldSlice& slice);
+
 class SliceStore {
   public:
     /// `what`: "loading" and which file. Called from a thread that loads.

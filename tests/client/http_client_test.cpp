@@ -1,83 +1,16 @@
 // The HTTP client against a server that answers what the test says, byte by byte.
+#include "client/canned_server.h"
 #include "client/http_client.h"
-#include "net/tcp.h"
 
 #include <gtest/gtest.h>
-#include <mutex>
 #include <thread>
 
 namespace linkcpp::client {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Answers the n-th request with the n-th text, whatever was asked. A text may be followed by the end of the connection.
-class CannedServer {
-  public:
-    struct Answer {
-        std::string text;
-        bool close = false;
-    };
-    explicit CannedServer(std::vector<Answer> answers) : answers_(std::move(answers)) {
-        net::run_on(network_.loop(), [this] {
-            auto listener =
-                network_.listen({"127.0.0.1", 0}, [this](std::unique_ptr<net::Link> link) { accept(std::move(link)); });
-            ASSERT_TRUE(listener.ok());
-            listener_ = std::move(*listener);
-            url = {false, "127.0.0.1", listener_->address().port};
-        });
-    }
-    ~CannedServer() {
-        net::run_on(network_.loop(), [this] {
-            links_.clear();
-            listener_.reset();
-        });
-        network_.stop();
-    }
-    std::vector<std::string> requests() {
-        std::vector<std::string> copy;
-        net::run_on(network_.loop(), [&] { copy = requests_; });
-        return copy;
-    }
-    size_t n_connections() {
-        size_t n = 0;
-        net::run_on(network_.loop(), [&] { n = links_.size(); });
-        return n;
-    }
-    void close_all() {
-        net::run_on(network_.loop(), [this] {
-            for (auto& link : links_)
-                link->close();
-        });
-    }
-
-    HubUrl url;
-
-  private:
-    void accept(std::unique_ptr<net::Link> link) {
-        net::Link* raw = link.get();
-        links_.push_back(std::move(link));
-        raw->on_bytes = [this, raw, text = std::string()](ByteSpan bytes) mutable {
-            text.append(bytes.begin(), bytes.end());
-            if (text.find("\r\n\r\n") == std::string::npos) return;
-            requests_.push_back(std::exchange(text, ""));
-            if (requests_.size() > answers_.size()) return;
-            const Answer& answer = answers_[requests_.size() - 1];
-            raw->send(Bytes(answer.text.begin(), answer.text.end()));
-            if (answer.close) raw->close(true);
-        };
-    }
-
-    std::vector<Answer> answers_;
-    std::vector<std::string> requests_;
-    std::vector<std::unique_ptr<net::Link>> links_;
-    std::unique_ptr<net::Listener> listener_;
-    net::TcpNetwork network_;
-};
-
-std::string with_length(const std::string& status, const std::string& body, const std::string& more = "") {
-    return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" + more + "\r\n" + body;
-}
+using test::CannedServer;
+using test::with_length;
 
 TEST(HttpClient, AsksAndKeepsItsConnection) {
     CannedServer server({{with_length("200 OK", "one", "X-Thing: A\r\n")}, {with_length("404 Not Found", "two")}});
@@ -122,9 +55,8 @@ TEST(HttpClient, SaysWhatIsWrong) {
     EXPECT_EQ(code_of(with_length("200 OK", std::string(1001, 'x'))), Code::exhausted);
     EXPECT_EQ(code_of("HTTP/1.1 200 OK\r\nA: " + std::string(100'000, 'x') + "\r\n\r\n"), Code::corrupt);
     CannedServer gone({});
-    gone.close_all();
-    const HubUrl nobody{false, "127.0.0.1", 1};
-    EXPECT_EQ(HttpClient(nobody).call({.target = "/"}).status().code(), Code::unavailable);
+    gone.stop_listening();
+    EXPECT_EQ(HttpClient(gone.url).call({.target = "/"}).status().code(), Code::unavailable);
 }
 
 TEST(HttpClient, DoesNotWaitForEver) {
@@ -161,13 +93,14 @@ TEST(HttpClient, StreamsToASink) {
     EXPECT_EQ(error->text, "why") << "an error is no body";
 }
 
-TEST(HttpClient, CanBeCancelled) {
+TEST(HttpClient, CanBeStopped) {
     CannedServer server({});
-    HttpClient client(server.url);
+    std::atomic<bool> stop = false;
+    HttpClient client(server.url, {.stop = &stop});
     std::thread other([&] {
         while (server.requests().empty())
             std::this_thread::yield();
-        client.cancel();
+        stop = true;
     });
     EXPECT_EQ(client.call({.target = "/"}).status().code(), Code::unavailable);
     other.join();
