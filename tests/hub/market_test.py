@@ -2,21 +2,38 @@
 """The swarm over HTTP, live: the worked example with curl, registration, leases, placement, receipts, ledger."""
 import json
 import subprocess
+import sys
 import tempfile
 import threading
 import unittest
 
-from hub_process import BIN, MODEL, Hub
+from hub_process import BIN, MODEL, Hub as PlainHub
+from openapi import Document
 from swarm_client import Node, part
 
 
+DOCUMENT = Document()
+
+
+class Hub(PlainHub):
+    """Every answer is held against docs/openapi.yaml."""
+
+    def json(self, path, **how):
+        status, body = super().json(path, **how)
+        DOCUMENT.check(how.get("method", "GET"), path, status, body)
+        return status, body
+
+
 def curl(hub, method, path, token=None, body=None):
-    command = ["curl", "--silent", "--show-error", "--request", method, hub.url + path]
+    command = ["curl", "--silent", "--show-error", "--write-out", "%{http_code}", "--request", method, hub.url + path]
     if token:
         command += ["--header", "Authorization: Bearer " + token]
     if body is not None:
         command += ["--data", json.dumps(body)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    status, body = int(said[-3:]), json.loads(said[:-3])
+    DOCUMENT.check(method, path, status, body)
+    return body
 
 
 class WorkedExample(unittest.TestCase):
@@ -276,7 +293,7 @@ class WhoMayJoin(unittest.TestCase):
             with open(path, "w") as file:
                 process = subprocess.Popen([BIN + "/linkcpp-hub", "--verbose", "--listen", "127.0.0.1:0", "--model", "m=" + MODEL,
                                             "--data", first.folder.name + "/other"], stdout=subprocess.PIPE, stderr=file, text=True)
-            hub = first.__class__.__new__(Hub)
+            hub = Hub.__new__(Hub)
             for line in process.stdout:
                 log += line
                 if line.startswith("serving on "):
@@ -296,6 +313,13 @@ class WhoMayJoin(unittest.TestCase):
                 key = file.read().splitlines()[1]
             for secret in (token, token[:-2], proof["signature"], key):
                 self.assertNotIn(secret, log)
+
+
+def tearDownModule():
+    """What is documented was seen, each status of each route."""
+    if len(sys.argv) <= 3:
+        never = DOCUMENT.documented("swarm") - DOCUMENT.seen
+        assert not never, f"documented, but never seen: {sorted(never)}"
 
 
 if __name__ == "__main__":
