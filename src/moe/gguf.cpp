@@ -205,36 +205,15 @@ Status Parser::shape(GgufTensor& tensor, const std::string& name) {
         return corrupt(
             fmt::format("tensor {} has {} dimensions; at most {} are possible", name, tensor.n_dims, tensor.ne.size()));
     }
-    int64_t elements = 1;
-    for (uint32_t i = 0; in_.ok() && i < tensor.n_dims; ++i) {
+    for (uint32_t i = 0; in_.ok() && i < tensor.n_dims; ++i)
         tensor.ne[i] = in_.get<int64_t>();
-        if (tensor.ne[i] < 0) return corrupt(fmt::format("tensor {} has a negative size", name));
-        if (__builtin_mul_overflow(elements, tensor.ne[i], &elements)) {
-            return corrupt("tensor " + name + " has more than 2^63 elements");
-        }
-    }
     return {};
 }
 
 Status Parser::size(GgufTensor& tensor, const std::string& name) {
-    if (tensor.type < 0 || tensor.type >= GGML_TYPE_COUNT) {
-        return {Code::unsupported, fmt::format("tensor {} has the unknown type {}", name, tensor.type)};
-    }
-    const int64_t block = ggml_blck_size(static_cast<ggml_type>(tensor.type));
-    const size_t block_bytes = ggml_type_size(static_cast<ggml_type>(tensor.type));
-    if (block <= 0 || block_bytes == 0) {
-        return {Code::unsupported,
-                fmt::format("tensor {} has the type {}, which is not used any more", name, tensor.type)};
-    }
-    if (tensor.ne[0] % block != 0) {
-        return corrupt(fmt::format("tensor {} has rows of {} elements, not a multiple of the block size {} of {}", name,
-                                   tensor.ne[0], block, tensor_type_name(tensor.type)));
-    }
-    // shape() made sure that the product fits.
-    const auto blocks = static_cast<uint64_t>(tensor.ne[0] * tensor.ne[1] * tensor.ne[2] * tensor.ne[3] / block);
-    if (__builtin_mul_overflow(blocks, static_cast<uint64_t>(block_bytes), &tensor.bytes)) {
-        return corrupt("tensor " + name + " has more than 2^64 bytes");
-    }
+    auto bytes = tensor_bytes(tensor.type, tensor.ne);
+    if (!bytes.ok()) return {bytes.status().code(), "tensor " + name + " " + bytes.status().message()};
+    tensor.bytes = *bytes;
     return {};
 }
 
@@ -305,6 +284,28 @@ std::optional<std::string_view> Gguf::text(std::string_view key) const {
 }
 
 Result<Gguf> parse_gguf(ByteSpan head, uint64_t file_bytes) { return Parser(head, file_bytes).run(); }
+
+Result<uint64_t> tensor_bytes(int type, const std::array<int64_t, 4>& ne) {
+    int64_t elements = 1;
+    for (const int64_t size : ne) {
+        if (size < 0) return corrupt("has a negative size");
+        if (__builtin_mul_overflow(elements, size, &elements)) return corrupt("has more than 2^63 elements");
+    }
+    if (type < 0 || type >= GGML_TYPE_COUNT)
+        return Status(Code::unsupported, fmt::format("has the unknown type {}", type));
+    const int64_t block = ggml_blck_size(static_cast<ggml_type>(type));
+    const size_t block_bytes = ggml_type_size(static_cast<ggml_type>(type));
+    if (block <= 0 || block_bytes == 0)
+        return Status(Code::unsupported, fmt::format("has the type {}, which is not used any more", type));
+    if (ne[0] % block != 0) {
+        return corrupt(fmt::format("has rows of {} elements, not a multiple of the block size {} of {}", ne[0], block,
+                                   tensor_type_name(type)));
+    }
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(static_cast<uint64_t>(elements / block), static_cast<uint64_t>(block_bytes), &bytes))
+        return corrupt("has more than 2^64 bytes");
+    return bytes;
+}
 
 const char* tensor_type_name(int type) {
     return type >= 0 && type < GGML_TYPE_COUNT ? ggml_type_name(static_cast<ggml_type>(type)) : "?";

@@ -81,6 +81,10 @@ struct Gguf {
 /// header only. Errors: corrupt, invalid_argument (not a GGUF file at all), unsupported (version, byte order, type).
 Result<Gguf> parse_gguf(ByteSpan head, uint64_t file_bytes);
 
+/// Bytes of a tensor of this type and shape. Errors: unsupported (the type), corrupt (negative or too large sizes, rows
+/// that are no multiple of the block size). Messages begin with a verb: "has …".
+Result<uint64_t> tensor_bytes(int type, const std::array<int64_t, 4>& ne);
+
 /// "q4_K"; "?" for a number that is no type.
 const char* tensor_type_name(int type);
 

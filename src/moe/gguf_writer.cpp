@@ -26,9 +26,9 @@ void GgufWriter::put_key(std::string_view key, GgufType type) {
     ++n_fields_;
 }
 
-void GgufWriter::copy(const GgufField& field) {
-    fields_.raw(field.raw);
-    ++n_fields_;
+void GgufWriter::copy_all(ByteSpan entries, uint64_t count) {
+    fields_.raw(entries);
+    n_fields_ += count;
 }
 
 void GgufWriter::put_u32(std::string_view key, uint32_t value) {

@@ -15,7 +15,7 @@ class GgufWriter {
     explicit GgufWriter(uint32_t alignment);
 
     /// Keys must be unique; that is the caller's to see to.
-    void copy(const GgufField& field);
+    void copy_all(ByteSpan entries, uint64_t count);
     void put_u32(std::string_view key, uint32_t value);
     void put_string(std::string_view key, std::string_view value);
     void put_strings(std::string_view key, std::span<const std::string> values);

@@ -24,10 +24,17 @@ Status check_range(const char* what, int& begin, int& end, int count) {
                     what, begin, end, count, what, count));
 }
 
-Status check_request(const ModelFile& model, SliceRequest& request) {
-    const ModelInfo& info = model.info();
-    const std::string& path = model.file(0).path();
-    if (model.expert_tensors().empty()) {
+/// Experts of a layer; 0 for one without.
+int experts_of_layer(const ModelOutline& model, int layer) {
+    const auto found = std::find_if(model.tensors.begin(), model.tensors.end(),
+                                    [layer](const ExpertTensor& tensor) { return tensor.name.layer == layer; });
+    return found == model.tensors.end() ? 0 : found->n_slabs;
+}
+
+Status check_request(const ModelOutline& model, SliceRequest& request) {
+    const ModelInfo& info = model.info;
+    const std::string& path = model.source;
+    if (model.tensors.empty()) {
         return invalid(path + ": is a dense model: it has no experts, so there is nothing to slice");
     }
     if (info.sparse) {
@@ -37,7 +44,7 @@ Status check_request(const ModelFile& model, SliceRequest& request) {
     LINKCPP_TRY(check_range("experts", request.expert_begin, request.expert_end, info.n_expert));
     bool any = false;
     for (int i = request.layer_begin; i < request.layer_end; ++i) {
-        const int n_expert = model.layers()[static_cast<size_t>(i)].n_expert;
+        const int n_expert = experts_of_layer(model, i);
         any = any || n_expert > 0;
         if (n_expert > 0 && n_expert < request.expert_end) {
             return invalid(
@@ -50,22 +57,10 @@ Status check_request(const ModelFile& model, SliceRequest& request) {
                                request.layer_begin, request.layer_end));
 }
 
-/// What a reader of the file may want to know about the model: its name, authors and licence, its expert geometry.
-bool is_wanted(std::string_view key, const std::string& architecture) {
-    if (key == "general.alignment") return false;  // the writer's
-    if (key.starts_with("general.")) return true;
-    if (!key.starts_with(architecture + ".")) return false;
-    key.remove_prefix(architecture.size() + 1);
-    return key == "block_count" || key == "embedding_length" || key.starts_with("expert_");
-}
-
 /// The header for these tensors. Digests that are missing are written as zeros: same length, to learn the size.
-Bytes make_header(const ModelFile& model, const SliceInfo& info, const std::vector<ExpertTensor>& tensors) {
-    const Gguf& source = model.gguf(0);
-    GgufWriter out(source.alignment);
-    for (const GgufField& field : source.fields) {
-        if (is_wanted(field.key, info.architecture)) out.copy(field);
-    }
+Bytes make_header(const SlicePlan& plan, const SliceInfo& info, const std::vector<ExpertTensor>& tensors) {
+    GgufWriter out(plan.alignment);
+    out.copy_all(plan.metadata, plan.n_metadata);
     const int n_held = info.expert_end - info.expert_begin;
     const auto number = [&out](const char* key, int value) { out.put_u32(key, static_cast<uint32_t>(value)); };
     number(slice_key::version, slice_key::current_version);
@@ -89,8 +84,7 @@ Bytes make_header(const ModelFile& model, const SliceInfo& info, const std::vect
     return out.header();
 }
 
-SliceInfo plan_info(const ModelFile& model, const SliceRequest& request) {
-    const ModelInfo& of = model.info();
+SliceInfo plan_info(const ModelInfo& of, const SliceRequest& request) {
     SliceInfo info;
     info.architecture = of.architecture;
     info.model_name = of.name;
@@ -106,19 +100,18 @@ SliceInfo plan_info(const ModelFile& model, const SliceRequest& request) {
 }
 
 /// Adds experts of one of the model's tensors to the plan.
-void plan_tensor(const ModelFile& model, const ExpertTensor& whole, SlicePlan& plan) {
+void plan_tensor(const ExpertTensor& whole, const SourceRange& source, SlicePlan& plan) {
     const int first = plan.info.expert_begin, count = plan.info.expert_end - first;
-    const SourceRange range = model.source(whole, first, count);
+    const SourceRange range{source.file, source.offset + static_cast<uint64_t>(first) * whole.slab_bytes,
+                            static_cast<uint64_t>(count) * whole.slab_bytes};
     ExpertTensor tensor = whole;
-    tensor.digests.clear();
+    if (!whole.digests.empty())
+        tensor.digests.assign(whole.digests.begin() + first, whole.digests.begin() + first + count);
     tensor.n_slabs = count;
-    tensor.data = whole.data.subspan(static_cast<size_t>(first) * static_cast<size_t>(whole.slab_bytes),
-                                     static_cast<size_t>(range.bytes));
     plan.tensors.push_back(std::move(tensor));
     plan.ranges.push_back(range);
     plan.total_bytes += range.bytes;
-    const uint64_t alignment = model.gguf(0).alignment;
-    const uint64_t padding = (alignment - range.bytes % alignment) % alignment;
+    const uint64_t padding = (plan.alignment - range.bytes % plan.alignment) % plan.alignment;
     if (padding > 0) plan.ranges.push_back({SourceRange::padding, 0, padding});
     plan.total_bytes += padding;
 }
@@ -126,7 +119,7 @@ void plan_tensor(const ModelFile& model, const ExpertTensor& whole, SlicePlan& p
 uint64_t slab_bytes(const SlicePlan& plan) {
     uint64_t sum = 0;
     for (const ExpertTensor& tensor : plan.tensors)
-        sum += tensor.data.size();
+        sum += tensor.slab_bytes * static_cast<uint64_t>(tensor.n_slabs);
     return sum;
 }
 
@@ -171,33 +164,43 @@ class SlabCopier {
 
 }  // namespace
 
-Result<SlicePlan> plan_slice(const ModelFile& model, const SliceRequest& asked) {
+Result<SlicePlan> plan_slice(const ModelOutline& model, const SliceRequest& asked) {
     SliceRequest request = asked;
     LINKCPP_TRY(check_request(model, request));
     SlicePlan plan;
-    plan.info = plan_info(model, request);
-    for (int i = request.layer_begin; i < request.layer_end; ++i) {
-        std::vector<const ExpertTensor*> tensors = model.layers()[static_cast<size_t>(i)].tensors;
-        std::sort(tensors.begin(), tensors.end(), [](const ExpertTensor* a, const ExpertTensor* b) {
-            return a->name.kind.code() < b->name.kind.code();
-        });
-        for (const ExpertTensor* tensor : tensors)
-            plan_tensor(model, *tensor, plan);
+    plan.info = plan_info(model.info, request);
+    plan.alignment = model.alignment;
+    plan.metadata = model.slice_metadata;
+    plan.n_metadata = model.n_slice_metadata;
+    for (size_t i = 0; i < model.tensors.size(); ++i) {
+        const int layer = model.tensors[i].name.layer;
+        if (layer >= request.layer_begin && layer < request.layer_end)
+            plan_tensor(model.tensors[i], model.sources[i], plan);
     }
-    plan.header_bytes = make_header(model, plan.info, plan.tensors).size();
+    plan.header_bytes = make_header(plan, plan.info, plan.tensors).size();
     plan.total_bytes += plan.header_bytes;
     return plan;
 }
 
-Result<SliceHeader> slice_header(const ModelFile& model, const SlicePlan& plan, const Progress& progress) {
+Result<SlicePlan> plan_slice(const ModelFile& model, const SliceRequest& request) {
+    return plan_slice(outline_of(model), request);
+}
+
+SliceHeader slice_header(const SlicePlan& plan) {
     SliceInfo info = plan.info;
-    std::vector<ExpertTensor> tensors = plan.tensors;
+    info.digest = slice_digest(plan.tensors, info.expert_begin);
+    return {make_header(plan, info, plan.tensors), info.digest};
+}
+
+Result<SliceHeader> slice_header(const ModelFile& model, const SlicePlan& plan, const Progress& progress) {
+    SlicePlan complete = plan;
     uint64_t done = 0;
     const uint64_t total = slab_bytes(plan);
-    for (ExpertTensor& tensor : tensors) {
+    for (ExpertTensor& tensor : complete.tensors) {
         const ExpertTensor* whole = model.find(tensor.name);
         if (!whole) return Status(Code::invalid_argument, "the slice was planned for another model");
-        for (int expert = info.expert_begin; expert < info.expert_end; ++expert) {
+        tensor.digests.clear();
+        for (int expert = plan.info.expert_begin; expert < plan.info.expert_end; ++expert) {
             auto digest = model.slab_digest(*whole, expert);
             if (!digest.ok()) return digest.status();
             tensor.digests.push_back(*digest);
@@ -205,8 +208,7 @@ Result<SliceHeader> slice_header(const ModelFile& model, const SlicePlan& plan, 
             if (progress) progress(done, total);
         }
     }
-    info.digest = slice_digest(tensors, info.expert_begin);
-    return SliceHeader{make_header(model, info, tensors), info.digest};
+    return slice_header(complete);
 }
 
 Result<WrittenSlice> write_slice(const ModelFile& model, const SlicePlan& plan, const std::string& path,
@@ -217,6 +219,8 @@ Result<WrittenSlice> write_slice(const ModelFile& model, const SlicePlan& plan, 
     // The header comes last: its size is known from the start, its digests when the slabs have been read.
     SlabCopier copier(model, *out, options, plan.header_bytes, slab_bytes(plan));
     std::vector<ExpertTensor> tensors = plan.tensors;
+    for (ExpertTensor& each : tensors)
+        each.digests.clear();  // those of what is read and written now
     auto tensor = tensors.begin();
     for (SourceRange range : plan.ranges) {
         if (range.file == SourceRange::padding) {
@@ -233,7 +237,7 @@ Result<WrittenSlice> write_slice(const ModelFile& model, const SlicePlan& plan, 
     }
     WrittenSlice written{plan.info, plan.total_bytes};
     written.info.digest = slice_digest(tensors, plan.info.expert_begin);
-    LINKCPP_TRY(out->write_at(0, make_header(model, written.info, tensors)));
+    LINKCPP_TRY(out->write_at(0, make_header(plan, written.info, tensors)));
     LINKCPP_TRY(out->publish());
     return written;
 }

@@ -1,9 +1,10 @@
 #pragma once
 // Cuts slices out of a model. What a slice will contain (plan_slice) is apart from writing it (write_slice), so that the
 // same bytes can be sent to somebody without a file in between: slice_header(), then the plan's ranges of the model's
-// files. Slabs are copied byte by byte, never converted. Blocking; one call per thread, calls share nothing.
+// files. A plan needs no more than the model's outline, so who receives a slice can make the same. Slabs are copied byte by
+// byte, never converted. Blocking; one call per thread, calls share nothing.
 
-#include "moe/model_file.h"
+#include "moe/model_outline.h"
 
 #include <atomic>
 
@@ -17,20 +18,26 @@ struct SliceRequest {
 
 struct SlicePlan {
     SliceInfo info;                     ///< everything but `digest`, which needs the slabs to be read
-    std::vector<ExpertTensor> tensors;  ///< in file order; `data` are spans of the model, no digests
+    std::vector<ExpertTensor> tensors;  ///< in file order, without data; digests when the outline has them
+    uint32_t alignment = 0;
+    Bytes metadata;  ///< entries of the model that the header takes over
+    uint32_t n_metadata = 0;
     uint64_t header_bytes = 0;
     uint64_t total_bytes = 0;         ///< of the slice file
     std::vector<SourceRange> ranges;  ///< what follows the header, in order; one per tensor and one per padding
 };
 
 /// Cheap: reads no slab. Errors: invalid_argument (a dense model, ranges that the model does not have, a sparse file).
+Result<SlicePlan> plan_slice(const ModelOutline& model, const SliceRequest& request);
 Result<SlicePlan> plan_slice(const ModelFile& model, const SliceRequest& request);
 
 struct SliceHeader {
     Bytes bytes;    ///< plan.header_bytes of them
     Digest digest;  ///< of the slice
 };
-/// The header with all digests; slabs whose digest the model does not know yet are read. Errors: io.
+/// The header of a plan whose tensors have their digests.
+SliceHeader slice_header(const SlicePlan& plan);
+/// The same of any plan; slabs whose digest the model does not know yet are read. Errors: io.
 Result<SliceHeader> slice_header(const ModelFile& model, const SlicePlan& plan, const Progress& progress = {});
 
 struct WriteOptions {

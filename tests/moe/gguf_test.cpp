@@ -95,7 +95,7 @@ TEST(Gguf, TheWritersHeaderReadsBack) {
     const auto original = parse(source);
     GgufWriter writer(64);
     for (const GgufField& field : original->fields)
-        writer.copy(field);
+        writer.copy_all(field.raw, 1);
     writer.put_string("text", "value");
     const std::string texts[] = {"x", ""};
     writer.put_strings("texts", texts);
