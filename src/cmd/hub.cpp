@@ -4,6 +4,7 @@
 #include "base/signing_key.h"
 #include "cmd/blocked_signals.h"
 #include "cmd/hub_swarm.h"
+#include "cmd/progress.h"
 #include "cmd/units.h"
 #include "hub/market_routes.h"
 #include "hub/market_spec.h"
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
+#include <optional>
 #include <sys/resource.h>
 
 namespace {
@@ -66,22 +68,35 @@ Status make_folder(const std::string& path) {
     return {};
 }
 
-Result<hub::Shelf> open_models(const std::vector<std::string>& models) {
+Result<hub::Shelf> open_models(const Options& options, const SigningKey& key) {
     std::vector<hub::ModelSource> sources;
-    for (const std::string& text : models) {
+    for (const std::string& text : options.models) {
         auto source = hub::ModelSource::parse(text);
         if (!source.ok()) return source.status();
         sources.push_back(std::move(*source));
     }
-    return hub::Shelf::open(sources);
+    const SteadyClock clock;
+    std::string shown;
+    std::optional<cmd::ProgressBar> bar;
+    return hub::Shelf::open(sources, key, {options.data, [&](const std::string& model, uint64_t done, uint64_t total) {
+                                               if (options.quiet) return;
+                                               if (shown != model) {
+                                                   bar.reset();
+                                                   bar.emplace("Manifest of " + model, clock,
+                                                               cmd::stderr_is_terminal());
+                                                   shown = model;
+                                               }
+                                               bar->update(done, total);
+                                           }});
 }
 
 void print_start(const hub::Shelf& shelf, const std::string& swarm, const SigningKey& key,
                  const hub::HttpServer& server, bool tls) {
     for (const auto& model : shelf.models()) {
         const moe::ModelInfo& info = model->file.info();
-        fmt::print("model {}: {}, {} layers, {} experts per layer, {} used, {}\n", model->name, info.architecture,
-                   info.n_layer, info.n_expert, info.n_expert_used, cmd::human_bytes(info.n_bytes));
+        fmt::print("model {}: {}, {} layers, {} experts per layer, {} used, {}, id {}\n", model->name,
+                   info.architecture, info.n_layer, info.n_expert, info.n_expert_used, cmd::human_bytes(info.n_bytes),
+                   model->id.brief());
     }
     fmt::print("{}\n", swarm);
     fmt::print("hub key {}\n", key.public_key().hex());
@@ -96,7 +111,7 @@ int serve(Options& options) {
     if (!folder.ok()) return fail(folder);
     auto key = SigningKey::load_or_create(options.data + "/hub.key");
     if (!key.ok()) return fail(key.status());
-    auto shelf = open_models(options.models);
+    auto shelf = open_models(options, *key);
     if (!shelf.ok()) return fail(shelf.status());
 
     const auto swarm_settings = options.swarm.settings(options.server.listen.is_loopback());

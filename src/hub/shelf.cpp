@@ -1,6 +1,9 @@
 #include "hub/shelf.h"
 
+#include "hub/manifest_json.h"
+
 #include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 
 namespace linkcpp::hub {
@@ -49,8 +52,18 @@ Result<ModelSource> ModelSource::parse(const std::string& text) {
     return source;
 }
 
-Result<Shelf> Shelf::open(const std::vector<ModelSource>& sources) {
+ServedModel::ServedModel(std::string called, moe::ModelFile opened, const moe::Manifest& manifest,
+                         const SigningKey& key)
+    : name(std::move(called)), file(std::move(opened)), id(moe::model_id(manifest)),
+      outline(moe::outline_of(manifest, name)), manifest_json(hub::manifest_json(manifest, name, key)),
+      times(file_times(file)), slices(file, outline) {}
+
+Result<Shelf> Shelf::open(const std::vector<ModelSource>& sources, const SigningKey& key, const ShelfOptions& options) {
     Shelf shelf;
+    const std::string folder = options.data + "/manifests";
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) return {Code::io, folder + ": cannot be created: " + error.message()};
     for (const ModelSource& source : sources) {
         if (shelf.find(source.name)) return {Code::invalid_argument, source.name + ": two models have this name"};
         auto file = moe::ModelFile::open(source.path);
@@ -60,7 +73,12 @@ Result<Shelf> Shelf::open(const std::vector<ModelSource>& sources) {
                     source.path + ": is a backbone file, without experts; serve the full model"};
         if (file->expert_tensors().empty())
             return {Code::invalid_argument, source.path + ": is a dense model: it has no experts to serve"};
-        shelf.models_.push_back(std::make_unique<ServedModel>(ServedModel{source.name, std::move(*file)}));
+        const auto progress = [&](uint64_t done, uint64_t total) {
+            if (options.progress) options.progress(source.name, done, total);
+        };
+        auto manifest = load_or_make_manifest(*file, folder + "/" + source.name, progress, options.cancelled);
+        if (!manifest.ok()) return manifest.status();
+        shelf.models_.push_back(std::make_unique<ServedModel>(source.name, std::move(*file), *manifest, key));
     }
     return shelf;
 }

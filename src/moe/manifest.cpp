@@ -21,6 +21,17 @@ Status corrupt(std::string message) { return {Code::corrupt, "the manifest is da
 
 ByteSpan bytes_of(std::string_view text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
 
+bool printable(char c) { return c >= 0x20 && c < 0x7f; }
+
+/// Names travel as JSON and are shown to people: ASCII without control characters.
+bool is_printable(std::string_view text) { return std::all_of(text.begin(), text.end(), printable); }
+
+std::string made_printable(std::string text) {
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return !printable(c); }, '?');
+    return text.substr(0, UINT16_MAX);
+}
+
 Digest get_digest(ByteReader& in) {
     Digest digest;
     const ByteSpan raw = in.take(digest.bytes.size());
@@ -52,8 +63,7 @@ GgufTensor table_entry(const ManifestTensor& tensor) {
 
 Status check_tensor(const Manifest& manifest, const ManifestTensor& tensor, uint64_t& end) {
     const auto wrong = [&tensor](const std::string& what) { return corrupt("tensor " + tensor.name + " " + what); };
-    const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-    if (tensor.name.size() >= max_name || std::any_of(tensor.name.begin(), tensor.name.end(), control))
+    if (tensor.name.size() >= max_name || !is_printable(tensor.name))
         return corrupt("the name of a tensor is not possible");
     if (tensor.n_dims > tensor.ne.size()) return wrong("has too many dimensions");
     const auto bytes = tensor_bytes(tensor.type, tensor.ne);
@@ -110,8 +120,8 @@ class Maker {
     void head() {
         const ModelInfo& info = model_.info();
         ModelOutline outline = outline_of(model_);
-        manifest_.architecture = info.architecture;
-        manifest_.name = info.name;
+        manifest_.architecture = made_printable(info.architecture);
+        manifest_.name = made_printable(info.name);
         manifest_.alignment = outline.alignment;
         manifest_.n_layer = static_cast<uint32_t>(info.n_layer);
         manifest_.n_embd = static_cast<uint32_t>(info.n_embd);
@@ -199,6 +209,8 @@ Status check_manifest(const Manifest& manifest) {
         manifest.n_embd > INT32_MAX || manifest.n_ff_exp > INT32_MAX) {
         return corrupt("its numbers are too large");
     }
+    if (!is_printable(manifest.architecture) || !is_printable(manifest.name))
+        return corrupt("its name is not possible");
     if (manifest.files.empty() || manifest.files.size() > max_files)
         return corrupt("its number of files is not possible");
     if (manifest.slice_metadata.size() > max_slice_metadata || manifest.n_slice_metadata > gguf_max_entries)

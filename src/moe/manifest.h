@@ -1,6 +1,6 @@
 #pragma once
 // The manifest of a model: what every byte of it must be. Digests of the header of each file, of every dense tensor and of
-// every expert's slab, with the tensor table and what is needed to lay out slices. Its canonical bytes (docs/HUB.md) give the
+// every expert's slab, with the tensor table and what is needed to lay out slices. Its canonical bytes (docs/SLICES.md) give the
 // model its identity: model_id is their SHA-256. What a manifest says is checked for sense when it is read, so that sizes
 // and offsets in it can be used; whether it is true is the business of its signature. Plain values.
 
@@ -29,7 +29,7 @@ struct ManifestTensor {
 };
 
 struct Manifest {
-    std::string architecture, name;
+    std::string architecture, name;  ///< printable ASCII; other characters of the model's are '?'
     uint32_t alignment = gguf_default_alignment;
     uint32_t n_layer = 0, n_embd = 0, n_expert = 0, n_expert_used = 0, n_ff_exp = 0;
     Digest fingerprint;

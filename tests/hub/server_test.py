@@ -21,7 +21,7 @@ class Server(unittest.TestCase):
         cls.hub.__exit__()
 
     def test_says_what_it_serves(self):
-        self.assertRegex(self.hub.lines[0], r"^model m: qwen35moe, 4 layers, 16 experts per layer, 4 used, 9\.3\d MB")
+        self.assertRegex(self.hub.lines[0], r"^model m: qwen35moe, 4 layers, 16 experts per layer, 4 used, 9\.3\d MB, id [0-9a-f]{8}$")
         self.assertRegex(self.hub.lines[-2], r"^hub key [0-9a-f]{64}$")
 
     def test_health_models_and_metrics(self):
