@@ -21,6 +21,7 @@ void add_doctor(CLI::App& app, int& exit_code);
 /// `for_server`: the words of the command line that are not ours (see split_serve_words).
 void add_serve(CLI::App& app, int& exit_code, std::vector<std::string> for_server);
 void add_trace(CLI::App& app, int& exit_code);
+void add_credits(CLI::App& app, int& exit_code);
 
 /// Moves what `serve` does not know out of its command line (`words`, "serve" first) to the words for llama-server, in
 /// their order: all but our options and their values, and everything behind "--".

@@ -7,10 +7,10 @@
 #include "cmd/blocked_signals.h"
 #include "cmd/join_report.h"
 #include "cmd/join_token.h"
+#include "cmd/node_folder.h"
 #include "cmd/progress.h"
 #include "worker/slice_shelf.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -23,18 +23,6 @@ using namespace std::chrono_literals;
 int fail(const Status& status, int exit_code = 1) {
     log_error("{}", status.message());
     return exit_code;
-}
-
-/// One folder for each hub, because slices and the hub's key belong to it.
-std::string default_folder(const client::HubUrl& url) {
-    std::string base = "linkcpp-worker-data";
-    if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data)
-        base = std::string(data) + "/linkcpp/worker";
-    else if (const char* home = std::getenv("HOME"); home && *home)
-        base = std::string(home) + "/.local/share/linkcpp/worker";
-    std::string place = net::Address{url.host, url.port}.str();
-    std::replace(place.begin(), place.end(), ':', '_');
-    return base + "/" + place;
 }
 
 /// The hub as its API, with its key pinned at the first contact, in DATA/hub.pub.
@@ -119,7 +107,7 @@ int join(const JoinOptions& options, JoinContext context) {
         if (!token.ok()) return fail(token.status(), 2);
         join_token = std::move(*token);
     }
-    const std::string folder = options.data.empty() ? default_folder(*url) : options.data;
+    const std::string folder = options.data.empty() ? default_node_folder(*url) : options.data;
     if (const Status made = make_folder(folder); !made.ok()) return fail(made);
     const Result<SigningKey> key = SigningKey::load_or_create(folder + "/node.key");
     if (!key.ok()) return fail(key.status());

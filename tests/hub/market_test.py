@@ -204,6 +204,25 @@ class Swarm(unittest.TestCase):
             self.assertEqual(self.hub_again.json(f"/api/nodes/{worker.id}/ledger?after={again['entries'][-1]['number']}")[1]
                              ["entries"][0]["amount"], reward // 2)
 
+    def test_credits_command(self):
+        backbone, worker = self.node("a"), self.node("b")
+        worker.hold(part([0, 8]))
+        backbone.call("POST", "/api/receipts", {"receipts": [backbone.receipt(worker.id, 1000, 1)]})
+        balance = self.hub.json(f"/api/nodes/{worker.id}/ledger")[1]["balance"]
+
+        def credits(*arguments):
+            done = subprocess.run([BIN + "/linkcpp", "credits", "--hub", self.hub.url, *arguments], capture_output=True, text=True)
+            return done.returncode, done.stdout, done.stderr
+        code, said, _ = credits("--node", worker.id)
+        self.assertEqual((code, said.splitlines()[-1]), (0, f"{worker.id} has {balance} credits"))
+        self.assertRegex(said.splitlines()[-2], rf"  \+{balance - 5000}  from {backbone.id}  1000 rows of m, layers 0:1, experts 0:8$")
+        code, said, _ = credits("--node", backbone.id, "--json")
+        answer = json.loads(said)
+        self.assertEqual((code, answer["balance"], len(answer["entries"])), (0, 10_000 - balance, 2))
+        self.assertEqual(credits("--node", "0" * 32)[0], 1)
+        code, _, error = credits("--data", self.hub.folder.name + "/nothing")
+        self.assertEqual((code, "no worker has joined" in error), (1, True), error)
+
     def test_bodies_that_make_no_sense(self):
         node = self.node("a")
         deep = "{\"holds\":" + "[" * 100 + "]" * 100 + "}"
@@ -261,6 +280,9 @@ class WhoMayJoin(unittest.TestCase):
                 self.assertEqual(node.register(secret.encode())[0], 200)
                 self.assertEqual(node.call("GET", "/api/placement?model=m")[0], 200)
                 self.assertEqual(node.call("GET", f"/api/nodes/{node.id}/ledger")[0], 200)
+                credits = [BIN + "/linkcpp", "credits", "--hub", hub.url, "--node", node.id]
+                self.assertEqual(subprocess.run(credits, capture_output=True).returncode, 1)
+                self.assertEqual(subprocess.run([*credits, "--join-token", path], capture_output=True).returncode, 0)
             with open(path, "w") as file:
                 file.write("short\n")
             refused = subprocess.run([BIN + "/linkcpp-hub", "--model", MODEL, "--data", first.data, "--join-token", path],

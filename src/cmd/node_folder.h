@@ -1,0 +1,13 @@
+#pragma once
+// Where a node keeps its key and what it holds: one folder for each hub, because slices and the hub's key belong to it.
+
+#include "client/url.h"
+
+#include <string>
+
+namespace linkcpp::cmd {
+
+/// Under the user's data folder ($XDG_DATA_HOME, else ~/.local/share), else beside where the program was started.
+std::string default_node_folder(const client::HubUrl& hub);
+
+}  // namespace linkcpp::cmd

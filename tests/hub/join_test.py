@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Autonomous workers and a live hub, as processes: from nothing to serving a decode, restarts of both, kills, budgets, Ctrl-C."""
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+from hub_process import BIN, MODEL, Hub
+
+WAIT = 60
+
+
+class Worker:
+    """linkcpp-expert-worker --hub with JSON lines; events are kept as they come."""
+
+    def __init__(self, hub, folder, *arguments):
+        self.events = []
+        self.changed = threading.Condition()
+        command = [BIN + "/linkcpp-expert-worker", "--hub", hub.url, "--data", folder, "--log", "json", "--threads", "1", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            with self.changed:
+                self.events.append(json.loads(line))
+                self.changed.notify_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.end()
+
+    def end(self):
+        code = self.process.wait(timeout=WAIT)
+        self.reader.join()
+        self.process.stdout.close()
+        self.said = self.process.stderr.read()
+        self.process.stderr.close()
+        return code
+
+    def stop(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+        self.process.wait(timeout=WAIT)
+
+    def of(self, kind):
+        return [event for event in self.events if event["event"] == kind]
+
+    def wait(self, kind, count=1):
+        with self.changed:
+            done = self.changed.wait_for(lambda: len(self.of(kind)) >= count, WAIT)
+        assert done, f"no {kind} in {self.events}"
+        return self.of(kind)[count - 1]
+
+
+def until(condition):
+    """Waits for what another process will do."""
+    end = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+def holders(hub):
+    return hub.json("/api/placement?model=m")[1]["holders"]
+
+
+class Join(unittest.TestCase):
+    def setUp(self):
+        self.hub = Hub().__enter__()
+        self.addCleanup(self.hub.__exit__)
+        self.folder = self.hub.folder.name
+
+    def test_a_swarm_that_found_itself_computes_a_decode(self):
+        with Worker(self.hub, self.folder + "/a", "--max-experts", "32") as a, \
+                Worker(self.hub, self.folder + "/b", "--max-experts", "32") as b:
+            until(lambda: sum(segment["replicas"] * (segment["experts"][1] - segment["experts"][0])
+                              for model in self.hub.json("/api/expert-demand")[1]["models"]
+                              for segment in model["segments"]) == 64)
+            until(lambda: len(holders(self.hub)) == 2 and all(one["address"] for one in holders(self.hub)))
+            addresses = ",".join(one["address"] for one in holders(self.hub))
+            answer = subprocess.run([BIN + "/linkcpp", "verify", "--model", MODEL, "--workers", addresses, "-n", "8",
+                                     "--fallback", "none"], capture_output=True, text=True)
+            self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+            for worker in (a, b):
+                worker.stop()
+                self.assertTrue(worker.of("drained"))
+            self.assertEqual(holders(self.hub), [])
+
+    def test_keeps_its_slice_and_offers_it_again(self):
+        with Worker(self.hub, self.folder + "/a", "--max-experts", "8") as first:
+            first.wait("serving")
+            until(lambda: holders(self.hub))
+            before = holders(self.hub)
+            first.stop(signal.SIGKILL)
+        with Worker(self.hub, self.folder + "/a", "--max-experts", "8") as second:
+            second.wait("registered")
+            until(lambda: [(one["node"], one["holds"]) for one in holders(self.hub)] ==
+                  [(one["node"], one["holds"]) for one in before])
+            self.assertEqual((len(second.of("kept")), second.of("lease")), (1, []))
+            second.stop()
+
+    def test_a_hub_that_comes_back_is_found(self):
+        with Worker(self.hub, self.folder + "/a", "--max-experts", "8") as worker:
+            worker.wait("serving")
+            until(lambda: holders(self.hub))
+            self.assertEqual(self.hub.stop(), 0)
+            worker.wait("hub_away")
+            with Hub(data=self.hub.data, listen=f"127.0.0.1:{self.hub.port}") as again:
+                worker.wait("hub_back")
+                until(lambda: holders(again))
+                self.assertEqual(len(worker.of("lease")), 1)
+                worker.stop()
+
+    def test_another_hub_at_the_same_address_is_refused(self):
+        with Worker(self.hub, self.folder + "/a", "--max-experts", "8") as worker:
+            worker.wait("serving")
+            worker.stop()
+        self.assertEqual(self.hub.stop(), 0)
+        with Hub(listen=f"127.0.0.1:{self.hub.port}") as another:
+            with Worker(another, self.folder + "/a", "--max-experts", "8") as worker:
+                self.assertEqual(worker.process.wait(timeout=WAIT), 1)
+            self.assertIn("another hub", worker.said)
+
+    def test_budgets(self):
+        with Worker(self.hub, self.folder + "/a", "--max-memory", "1500kB") as worker:
+            worker.wait("serving")
+            until(lambda: holders(self.hub))
+            used = sum(os.path.getsize(os.path.join(root, name)) for root, _, names in os.walk(self.folder + "/a/slices")
+                       for name in names if name.endswith(".gguf"))
+            self.assertTrue(1_000_000 < used < 1_600_000, used)
+            worker.stop()
+
+    def test_private_swarm(self):
+        token = self.folder + "/token"
+        with open(token, "w") as file:
+            file.write("a token of the swarm that is long enough\n")
+        with Hub("--join-token", token) as private:
+            with Worker(private, self.folder + "/a", "--max-experts", "8") as stranger:
+                self.assertEqual(stranger.process.wait(timeout=WAIT), 1)
+            self.assertIn("private", stranger.said)
+            with Worker(private, self.folder + "/a", "--max-experts", "8", "--join-token", token) as member:
+                member.wait("serving")
+                member.stop()
+
+    def test_command_lines_that_make_no_sense(self):
+        for arguments in (["--hub", self.hub.url], ["--hub", "ftp://x", "--max-experts", "8"],
+                          ["--hub", self.hub.url, "--max-experts", "8", "--model", MODEL],
+                          ["--hub", self.hub.url, "--max-experts", "8", "--join-token", "/no/such/file"],
+                          ["--hub", self.hub.url, "--max-experts", "8", "--serve", "0.0.0.0:0"]):
+            done = subprocess.run([BIN + "/linkcpp-expert-worker", "--data", self.folder + "/x", *arguments], capture_output=True,
+                                  text=True)
+            self.assertEqual(done.returncode, 2, (arguments, done.stderr))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=["join_test", "-v"])
