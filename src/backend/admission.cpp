@@ -76,13 +76,13 @@ Status Admission::compute_again(const dispatch::AuditRequest& request) const {
         moe::weighted_sums(rows, compute.weight, compute.group, n_out, sums);
         rows = std::move(sums);
     }
-    return dispatch::compare_rows(rows, request.rows, n_out, request.same_class);
+    return dispatch::compare_rows(rows, request.rows, n_out, request.tolerance);
 }
 
 Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, const wire::Welcome& welcome) const {
     if (welcome.slices.empty()) return {Code::mismatch, "it holds no slices"};
-    const bool same_class = !numeric_class_.empty() && welcome.numeric_class == numeric_class_;
-    if (policy_ == Policy::exact && !same_class) {
+    const double tolerance = dispatch::tolerance(welcome.numeric_class, numeric_class_);
+    if (policy_ == Policy::exact && tolerance > 0) {
         return {Code::mismatch,
                 fmt::format("it computes with other instructions ({}; here {}), which the policy 'exact' rules out",
                             welcome.numeric_class, numeric_class_)};
@@ -102,7 +102,7 @@ Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, cons
                                            "another quantisation, or an older version); "
                                            "cut the slice again from the file that the backbone uses"};
         }
-        auto tests = canaries(offer, same_class);
+        auto tests = canaries(offer, tolerance);
         if (!tests.ok()) return tests.status().in(what);
         std::move(tests->begin(), tests->end(), std::back_inserter(all));
     }
@@ -110,7 +110,7 @@ Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, cons
 }
 
 /// Each matrix of the slice's first layer alone, for its first and last expert.
-Result<std::vector<dispatch::Canary>> Admission::canaries(const wire::SliceOffer& offer, bool same_class) const {
+Result<std::vector<dispatch::Canary>> Admission::canaries(const wire::SliceOffer& offer, double tolerance) const {
     std::vector<dispatch::Canary> tests;
     if (local_ == nullptr) return tests;
     const auto layer = std::find_if(source_.layers().begin(), source_.layers().end(), [&](const auto& entry) {
@@ -137,9 +137,9 @@ Result<std::vector<dispatch::Canary>> Admission::canaries(const wire::SliceOffer
         std::vector<float> expected(experts.size() * test.program.n_out);
         const std::vector<uint32_t> rows = {0, 1};
         LINKCPP_TRY(local_->compute(layer->first, program, test.x, rows, experts, expected));
-        test.judge = [expected = std::move(expected), same_class, n_out = test.program.n_out,
+        test.judge = [expected = std::move(expected), tolerance, n_out = test.program.n_out,
                       name = tensor->name.str()](std::span<const float> y) {
-            return dispatch::compare_rows(expected, y, n_out, same_class).in(name);
+            return dispatch::compare_rows(expected, y, n_out, tolerance).in(name);
         };
         tests.push_back(std::move(test));
     }

@@ -45,7 +45,7 @@ class Admission final : public dispatch::PeerCheck {
 
   private:
     Result<std::vector<dispatch::Canary>> decide(const std::string& worker, const wire::Welcome& welcome) const;
-    Result<std::vector<dispatch::Canary>> canaries(const wire::SliceOffer& offer, bool same_class) const;
+    Result<std::vector<dispatch::Canary>> canaries(const wire::SliceOffer& offer, double tolerance) const;
     Status compute_again(const dispatch::AuditRequest& request) const;
 
     const ModelSource& source_;

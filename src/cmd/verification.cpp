@@ -72,6 +72,10 @@ Result<Verification> compare_traces(Trace reference, int reference_logits, Trace
         LINKCPP_TRY(read_row(reference_logits, row, a));
         LINKCPP_TRY(read_row(swarm_logits, row, b));
         result.logits.add(a, b);
+        const auto token = static_cast<int32_t>(greedy_token(a)), other = static_cast<int32_t>(greedy_token(b));
+        if (row + 1 < reference.prompt.size() || token == other) continue;
+        result.flips.push_back(
+            {row + 1 - reference.prompt.size(), token, other, "", "", top2_margin(a), top2_margin(b)});
     }
     result.reference = std::move(reference);
     result.swarm = std::move(swarm);

@@ -24,7 +24,8 @@ struct Verification {
     bool exact_mode = true;
     TokenComparison tokens;
     LogitComparison logits;
-    std::optional<Divergence> divergence;
+    std::optional<Divergence> divergence;  ///< the first difference of the two runs, each along its own tokens
+    std::vector<Divergence> flips;         ///< all of the generated positions that would differ along the same tokens
 
     /// All rows came from machines that compute with the same instructions as this one: then every bit has to agree.
     bool one_numeric_class() const;

@@ -114,6 +114,14 @@ std::string report_json(const Verification& v) {
             {"text_swarm", v.divergence->swarm_piece},   {"margin_local", v.divergence->reference_margin},
             {"margin_swarm", v.divergence->swarm_margin}};
     }
+    record["flips"] = ordered_json::array();
+    for (const Divergence& flip : v.flips) {
+        record["flips"].push_back({{"position", flip.position},
+                                   {"token_local", flip.reference_token},
+                                   {"token_swarm", flip.swarm_token},
+                                   {"margin_local", flip.reference_margin},
+                                   {"margin_swarm", flip.swarm_margin}});
+    }
     record.update(totals);
     if (const auto failure = v.failure()) record["failure"] = *failure;
     return record.dump(2, ' ', false, ordered_json::error_handler_t::replace);

@@ -28,7 +28,7 @@ struct AuditRequest {
     std::shared_ptr<const ProgramCode> program;
     wire::Compute compute;    ///< experts counted in the whole layer
     std::vector<float> rows;  ///< what the worker answered: [n_out, n_rows_out]
-    bool same_class = false;  ///< the worker's numeric class is the backbone's own
+    double tolerance = 0;     ///< of the worker's numeric class, see compare.h
 };
 
 class PeerCheck {

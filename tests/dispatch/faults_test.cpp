@@ -128,7 +128,7 @@ class Weights final : public dispatch::PeerCheck {
     void audit(dispatch::AuditRequest request, std::function<void(Status)> done) override {
         n_audits += 1;
         const auto rows = fake_rows(request.layer, request.compute, 0, n_out);
-        done(dispatch::compare_rows(rows, request.rows, n_out, request.same_class));
+        done(dispatch::compare_rows(rows, request.rows, n_out, request.tolerance));
     }
     int n_audits = 0;
 };
