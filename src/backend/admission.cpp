@@ -81,7 +81,7 @@ Status Admission::compute_again(const dispatch::AuditRequest& request) const {
 
 Result<std::vector<dispatch::Canary>> Admission::decide(const std::string&, const wire::Welcome& welcome) const {
     if (welcome.slices.empty()) return {Code::mismatch, "it holds no slices"};
-    const double tolerance = dispatch::tolerance(welcome.numeric_class, numeric_class_);
+    const double tolerance = dispatch::tolerance(welcome.numeric_class, numeric_class_, dispatch::Depth::matrix);
     if (policy_ == Policy::exact && tolerance > 0) {
         return {Code::mismatch,
                 fmt::format("it computes with other instructions ({}; here {}), which the policy 'exact' rules out",

@@ -38,7 +38,7 @@ bool Dispatcher::start_check(const Running& running, Check check) {
     RequestPlan again = plan_request(job, check.plan.pairs, expert_begin, settings_.split);
     if (here) {
         AuditRequest request{job.layer, job.program, std::move(again.compute), check.rows,
-                             tolerance(peers_[check.peer]->numeric_class(), settings_.numeric_class)};
+                             tolerance(peers_[check.peer]->numeric_class(), settings_.numeric_class, Depth::program)};
         const uint64_t id = next_id_++;
         checks_.emplace(id, std::move(check));
         check_->audit(std::move(request), [this, id, alive = alive_, &loop = network_.loop()](const Status& verdict) {
@@ -58,7 +58,7 @@ bool Dispatcher::start_check(const Running& running, Check check) {
 void Dispatcher::check_by_replica(uint64_t id, const Status& answered, std::span<const float> rows) {
     Check check = std::move(checks_.extract(id).mapped());
     const Peer &peer = *peers_[check.peer], &other = *peers_[*check.replica];
-    const double allowed = tolerance(peer.numeric_class(), other.numeric_class());
+    const double allowed = tolerance(peer.numeric_class(), other.numeric_class(), Depth::program);
     const Status verdict = answered.ok() ? compare_rows(rows, check.rows, check.n_out, allowed)
                                          : Status(Code::unavailable, answered.message());
     // Later: a peer is on the stack, and it may have to go.

@@ -28,8 +28,9 @@ class CompareTest : public testing::Test {
             values[i] *= 1 + static_cast<float>(std::sqrt(nmse)) * (i % 2 == 0 ? 1.0f : -1.0f);
         return values;
     }
-    static bool same(const std::vector<float>& a, const std::vector<float>& b, const char* one, const char* other) {
-        return compare_rows(a, b, n_out, tolerance(one, other)).ok();
+    static bool same(const std::vector<float>& a, const std::vector<float>& b, const char* one, const char* other,
+                     Depth depth = Depth::matrix) {
+        return compare_rows(a, b, n_out, tolerance(one, other, depth)).ok();
     }
 
     std::minstd_rand random{5};
@@ -46,13 +47,15 @@ TEST_F(CompareTest, EveryBitWithinANumericClass) {
     EXPECT_TRUE(same(right, almost, "", "")) << "an unknown class is not known to be the same";
 }
 
-// 3.4e-6 is the largest error that was measured between processors, 9e-5 that of weights in q8_0 instead of f16.
+// The figures are those of docs/NUMERICS.md: half precision on ARM at the widest models, and q8_0 in place of f16.
 TEST_F(CompareTest, ProcessorsMayDifferByTheirRoundingButNotByTheirWeights) {
     const auto right = rows(1000);
-    EXPECT_TRUE(same(right, with_error(right, 999, 3.4e-6), avx512, neon));
-    EXPECT_FALSE(same(right, with_error(right, 999, 2e-5), avx512, neon)) << "one row of a thousand";
+    EXPECT_TRUE(same(right, with_error(right, 999, 5.9e-6), avx512, neon));
+    EXPECT_FALSE(same(right, with_error(right, 999, 3.1e-5), avx512, neon)) << "one row of a thousand";
+    EXPECT_TRUE(same(right, with_error(right, 0, 1.3e-5), avx512, neon, Depth::program));
     EXPECT_TRUE(same(right, with_error(right, 0, 9e-5), avx512, gpu));
-    EXPECT_FALSE(same(right, with_error(right, 0, 2e-4), avx512, gpu));
+    for (const Depth depth : {Depth::matrix, Depth::program})
+        EXPECT_FALSE(same(right, with_error(right, 0, 2e-4), avx512, gpu, depth));
 }
 
 TEST_F(CompareTest, ARowOfAnotherExpertIsNeverTheSame) {
@@ -61,7 +64,7 @@ TEST_F(CompareTest, ARowOfAnotherExpertIsNeverTheSame) {
         auto answer = right;
         std::copy_n(right.begin() + static_cast<ptrdiff_t>(wrong * n_out), n_out, answer.begin());
         EXPECT_FALSE(same(right, answer, avx512, gpu));
-        EXPECT_FALSE(same(right, answer, avx512, neon));
+        EXPECT_FALSE(same(right, answer, avx512, neon, Depth::program));
     }
     EXPECT_FALSE(same(right, std::vector<float>(right.size()), avx512, gpu)) << "zeros";
     EXPECT_FALSE(same(right, rows(7), avx512, gpu)) << "another size";
