@@ -6,6 +6,8 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace linkcpp::cmd {
 namespace {
@@ -105,6 +107,34 @@ Verification agreeing() {
     v.swarm.totals.pairs_by_worker = {{"a:1", 2}, {"b:2", 3}};
     v.swarm.totals.class_by_worker = {{"a:1", "CPU:AVX2"}, {"b:2", "CPU:AVX2"}};
     return v;
+}
+
+// After the first difference two texts have nothing to do with each other; how often classes disagree is seen along one.
+TEST(Verification, EveryFlipAlongTheSameTokensIsTold) {
+    const auto run = [](std::vector<int32_t> tokens, const std::vector<float>& logits, int descriptor) {
+        EXPECT_EQ(write(descriptor, logits.data(), logits.size() * sizeof(float)),
+                  static_cast<ssize_t>(logits.size() * sizeof(float)));
+        Trace trace;
+        trace.prompt = {0, 0};
+        trace.pieces.resize(tokens.size());
+        trace.tokens = std::move(tokens);
+        trace.n_vocab = 2;
+        return trace;
+    };
+    const int a = memfd_create("reference", 0), b = memfd_create("swarm", 0);
+    // The first position belongs to the prompt: which token would follow there is not asked.
+    auto reference = run({1, 0, 1}, {1, 0, 0, 1, 1, 0.75f, 0, 1}, a);
+    auto swarm = run({1, 1, 1}, {0, 1, 0, 1, 1, 1.5f, 0, 1}, b);
+    const auto v = compare_traces(std::move(reference), a, std::move(swarm), b);
+    ASSERT_TRUE(v.ok()) << v.status().message();
+    ASSERT_EQ(v->flips.size(), 1u);
+    EXPECT_EQ(v->flips[0].position, 1u);
+    EXPECT_EQ(v->flips[0].reference_token, 0);
+    EXPECT_EQ(v->flips[0].swarm_token, 1);
+    EXPECT_FLOAT_EQ(v->flips[0].reference_margin, 0.25f);
+    EXPECT_FLOAT_EQ(v->flips[0].swarm_margin, 0.5f);
+    close(a);
+    close(b);
 }
 
 TEST(Verification, AgreementIsSuccess) { EXPECT_EQ(agreeing().failure(), std::nullopt); }
