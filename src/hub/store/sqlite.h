@@ -59,6 +59,19 @@ class Query {
     bool failed_ = false;
 };
 
+/// While this lives, commits survive the end of the process but perhaps not of the machine, and cost no wait for the disk. The
+/// next commit without it makes them as safe as itself. Not within a transaction.
+class Relaxed {
+  public:
+    explicit Relaxed(Database& database) : database_(database) { (void)database_.run("PRAGMA synchronous=NORMAL"); }
+    ~Relaxed() { (void)database_.run("PRAGMA synchronous=FULL"); }
+    Relaxed(const Relaxed&) = delete;
+    Relaxed& operator=(const Relaxed&) = delete;
+
+  private:
+    Database& database_;
+};
+
 class Transaction {
   public:
     explicit Transaction(Database& database) : database_(database), status_(database.run("BEGIN IMMEDIATE")) {}

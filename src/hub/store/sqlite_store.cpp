@@ -44,6 +44,7 @@ class SqliteStore final : public Store {
         const std::lock_guard lock(mutex_);
         Query known(database_, "SELECT 1 FROM nodes WHERE id = ?");
         if (known.bind(id).step()) return {};
+        const Relaxed relaxed(database_);
         return Query(database_, "INSERT INTO nodes (id, public_key, first_seen) VALUES (?, ?, ?)")
             .bind(id)
             .bind(key.bytes)
@@ -64,6 +65,7 @@ class SqliteStore final : public Store {
 
     Status promise(const std::string& node, const market::Holding& what, uint64_t reward) override {
         const std::lock_guard lock(mutex_);
+        const Relaxed relaxed(database_);
         Transaction transaction(database_);
         LINKCPP_TRY(transaction.begun());
         Query put(database_,

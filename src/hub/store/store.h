@@ -1,8 +1,9 @@
 #pragma once
 // Everything that a hub must not forget: nodes and their keys, what nodes were promised, receipts, and the ledger. What is
 // recorded is immutable; an amount is a positive integer that moves from one account to another, under a key that makes a
-// repetition harmless; a balance is the sum of transfers and stands nowhere. What a function has reported as done is on the
-// disk. Thread-safe.
+// repetition harmless; a balance is the sum of transfers and stands nowhere. Receipts and transfers that were reported as done
+// are on the disk; nodes and promises survive a crash of the process, but the last ones perhaps not a power failure: nodes
+// register again and promises are made again. Thread-safe.
 //
 // This is the interface; open_sqlite_store() is the one there is.
 
