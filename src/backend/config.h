@@ -52,7 +52,7 @@ struct ModelSettings {
     Fallback fallback = Fallback::automatic;
     dispatch::SplitMode split = dispatch::SplitMode::exact;
     Policy policy = Policy::tolerant;
-    double audit = 1.0 / 256;                  ///< share of the answers that are computed again; 1: all, before use
+    double audit = 1.0 / 1024;                 ///< share of the answers that are computed again; 1: all, before use
     std::string model_path;                    ///< file with the local weights; empty: the file that was loaded
     uint64_t expert_cache_bytes = 2ull << 30;  ///< local experts kept for fallback
 

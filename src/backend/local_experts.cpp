@@ -34,6 +34,9 @@ Result<std::shared_ptr<moe::Engine>> LocalExperts::unit(int layer, int index) {
         tensors.push_back(std::move(part));
     }
     auto engine = moe::Engine::load(device_, tensors);
+    // They were copied; mapped pages of experts must not pile up here.
+    for (const moe::ExpertTensor& tensor : tensors)
+        moe::MappedFile::drop_pages(tensor.data);
     if (!engine.ok()) return engine.status();
     units_.push_front({layer, index, std::move(*engine)});
     bytes_ += units_.front().engine->bytes();

@@ -8,6 +8,10 @@
 
 namespace linkcpp::backend {
 
+namespace {
+constexpr uint64_t audit_cache_bytes = 32u << 20;
+}
+
 Model::~Model() {
     if (dispatcher_ == nullptr) return;
     Runtime::get().add_totals(totals());
@@ -61,8 +65,7 @@ void Model::prepare() {
     std::string numeric_class;
     if (auto device = local_device(); device.ok()) {
         numeric_class = (*device)->numeric_class();
-        if (source_.has_weights())
-            local_ = std::make_unique<LocalExperts>(source_, *device, settings_.expert_cache_bytes);
+        if (source_.has_weights()) make_local_experts(*device);
     } else {
         log_warning("{}", device.status().message());
     }
@@ -75,10 +78,17 @@ void Model::prepare() {
     settings.stop = config.stop;
     network_ = Runtime::get().network();
     if (!unusable_.ok()) return;
-    admission_ = std::make_unique<Admission>(source_, local_.get(), numeric_class, settings_.policy, fallback_);
+    admission_ = std::make_unique<Admission>(source_, checked_.get(), numeric_class, settings_.policy, fallback_);
     dispatcher_ =
         std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), settings_.workers, admission_.get());
     announce();
+}
+
+void Model::make_local_experts(const std::shared_ptr<moe::GgmlDevice>& device) {
+    const uint64_t bytes = settings_.expert_cache_bytes;
+    local_ = std::make_unique<LocalExperts>(source_, device, bytes);
+    // Audits look at any expert, so they would fill the whole cache in time, and throw out what fallback needs.
+    checked_ = std::make_unique<LocalExperts>(source_, device, std::min(bytes, audit_cache_bytes));
 }
 
 /// One line per range of layers that the same workers compute.

@@ -36,6 +36,7 @@ class Model {
     Status compute_missing(const dispatch::ExpertJob& job, const moe::Program& program, dispatch::JobResult& result,
                            uint32_t& n_local);
     Result<std::shared_ptr<moe::GgmlDevice>> local_device();
+    void make_local_experts(const std::shared_ptr<moe::GgmlDevice>& device);
     Result<const moe::LayerWeights*> whole_layer(int layer);
 
     std::once_flag prepared_;
@@ -45,7 +46,8 @@ class Model {
     Status unusable_;         // not ok: no decode may go on with this model
     bool fallback_ = false;   // local experts may be computed
     std::shared_ptr<net::TcpNetwork> network_;
-    std::unique_ptr<LocalExperts> local_;
+    std::unique_ptr<LocalExperts> local_;    // for fallback
+    std::unique_ptr<LocalExperts> checked_;  // for canaries and audits
     std::unique_ptr<Admission> admission_;
     std::unique_ptr<dispatch::Dispatcher> dispatcher_;
 

@@ -71,7 +71,7 @@ void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_re
             "or exact (only those whose every bit is that of this machine)",
             "exact|tolerant"),
         add("--audit", "audit", options.audit,
-            "Share of the workers' answers that are computed again, here or by another worker (default: 1/256); 1: "
+            "Share of the workers' answers that are computed again, here or by another worker (default: 1/1024); 1: "
             "all, "
             "before they are used; 0: none",
             "SHARE"),

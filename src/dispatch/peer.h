@@ -43,6 +43,7 @@ class PeerObserver {
 struct PeerStats {
     std::string address, numeric_class, state;
     uint64_t requests = 0, rows = 0, bytes_out = 0, bytes_in = 0, failures = 0;
+    Duration queued{}, computed{};  ///< time that its requests spent at the worker, by its own account
 };
 
 class Peer final : private wire::SessionHandler {

@@ -150,6 +150,8 @@ void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& ti
     pending.n_rows_in += header.rows;
     note_progress(network_.loop().now());
     if (!last) return;
+    stats_.queued += std::chrono::microseconds(tile.queue_us);
+    stats_.computed += std::chrono::microseconds(tile.compute_us);
     Pending complete = std::move(pending);
     pending_.erase(found);
     finish(header.request, std::move(complete));

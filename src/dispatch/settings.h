@@ -38,7 +38,7 @@ struct Settings {
     Duration hedge_min = 2ms;         ///< no request is late before
 
     double audit_share = 0;  ///< of a worker's answers that are computed again; 1: all of them, before they are used
-    size_t max_audit_pairs = 4096;  ///< larger answers are not audited, unless all are
+    size_t max_audit_pairs = 1024;  ///< larger answers are not audited, unless all are
     Duration retry_liar = 1h;       ///< before a worker whose numbers were wrong is looked at again
 
     Duration check_stall = 2s;  ///< a worker whose slices are being checked is waited for, as long as that gets on

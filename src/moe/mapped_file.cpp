@@ -72,6 +72,13 @@ Status MappedFile::read_at(uint64_t offset, std::span<uint8_t> out) const {
     return {};
 }
 
+void MappedFile::drop_pages(ByteSpan part) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t skip = (page - reinterpret_cast<uintptr_t>(part.data()) % page) % page;
+    if (part.size() < skip + page) return;
+    madvise(const_cast<uint8_t*>(part.data()) + skip, (part.size() - skip) / page * page, MADV_DONTNEED);
+}
+
 Result<Digest> hash_range(const MappedFile& file, uint64_t offset, uint64_t bytes) {
     Sha256 hash;
     Bytes buffer(static_cast<size_t>(std::min<uint64_t>(bytes, 1 << 20)));

@@ -29,6 +29,8 @@ class MappedFile {
 
     /// Fills `out` with the bytes from `offset` on. Errors: corrupt (the file ends before), io.
     Status read_at(uint64_t offset, std::span<uint8_t> out) const;
+    /// Tells the kernel that the mapped pages of a part of bytes() are not needed any more; they stay readable.
+    static void drop_pages(ByteSpan part);
 
   private:
     MappedFile(std::string path, int fd, ByteSpan bytes) : path_(std::move(path)), fd_(fd), bytes_(bytes) {}
