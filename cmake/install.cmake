@@ -21,7 +21,7 @@ if(LINKCPP_STOCK_TOOLS)
   list(TRANSFORM LINKCPP_LLAMA_TOOLS APPEND -impl OUTPUT_VARIABLE linkcpp_tool_libraries)
   list(APPEND linkcpp_shared ${linkcpp_tool_libraries})
 endif()
-foreach(target ${linkcpp_own} ${linkcpp_shared} ${LINKCPP_LLAMA_TOOLS})
+foreach(target ${linkcpp_own} ${linkcpp_shared} ${LINKCPP_LLAMA_TOOLS} ${LINKCPP_RPC_SERVER})
   install(TARGETS ${target}
           RUNTIME DESTINATION ${linkcpp_home}
           LIBRARY DESTINATION ${linkcpp_home} NAMELINK_SKIP

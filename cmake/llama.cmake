@@ -36,6 +36,8 @@ set(LLAMA_BUILD_COMMON ON CACHE BOOL "" FORCE)
 set(LLAMA_BUILD_TOOLS ${LINKCPP_STOCK_TOOLS} CACHE BOOL "" FORCE)
 set(LLAMA_BUILD_SERVER ${LINKCPP_STOCK_TOOLS} CACHE BOOL "" FORCE)
 set(LLAMA_TOOLS_INSTALL OFF CACHE BOOL "" FORCE)
+# `linkcpp bench` measures beside llama.cpp's own way to use other machines.
+set(GGML_RPC ${LINKCPP_STOCK_TOOLS} CACHE BOOL "" FORCE)
 foreach(unwanted TESTS EXAMPLES APP UI)
   set(LLAMA_BUILD_${unwanted} OFF CACHE BOOL "" FORCE)
 endforeach()
@@ -68,10 +70,12 @@ add_subdirectory(${linkcpp_llama_dir} ${CMAKE_BINARY_DIR}/llama EXCLUDE_FROM_ALL
 
 # The stock tools that the demo, the tests and the benchmarks run beside our own.
 set(LINKCPP_LLAMA_TOOLS "")
+set(LINKCPP_RPC_SERVER "")  # for `linkcpp bench`
 if(LINKCPP_STOCK_TOOLS)
   set(LINKCPP_LLAMA_TOOLS llama-completion llama-server llama-bench llama-batched-bench llama-perplexity llama-quantize)
+  set(LINKCPP_RPC_SERVER ggml-rpc-server)
 endif()
-add_custom_target(linkcpp-llama-tools ALL DEPENDS ${LINKCPP_LLAMA_TOOLS})
+add_custom_target(linkcpp-llama-tools ALL DEPENDS ${LINKCPP_LLAMA_TOOLS} ${LINKCPP_RPC_SERVER})
 
 # The interface between ggml and its backends is internal to ggml; it is only for the room `backend`.
 add_library(linkcpp_ggml_internal INTERFACE)

@@ -22,6 +22,9 @@ void add_doctor(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code, std::vector<std::string> for_server);
 void add_trace(CLI::App& app, int& exit_code);
 void add_credits(CLI::App& app, int& exit_code);
+void add_bench(CLI::App& app, int& exit_code);
+/// What bench runs in processes of their own.
+void add_bench_runner(CLI::App& app, int& exit_code);
 
 /// Moves what `serve` does not know out of its command line (`words`, "serve" first) to the words for llama-server, in
 /// their order: all but our options and their values, and everything behind "--".

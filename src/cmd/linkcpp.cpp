@@ -48,8 +48,10 @@ int main(int argc, char** argv) {
     add_verify(app, exit_code);
     add_serve(app, exit_code, std::move(for_server));
     add_doctor(app, exit_code);
+    add_bench(app, exit_code);
     add_trace(app, exit_code);
     add_credits(app, exit_code);
+    add_bench_runner(app, exit_code);
     if (const std::string word = unknown_command(app, words); !word.empty()) {
         linkcpp::log_error("'{}' is not a command of linkcpp; see linkcpp --help", word);
         return exit_usage;

@@ -66,8 +66,14 @@ void set_llama_log(bool verbose) {
     llama_log_set(on_llama_log, nullptr);
 }
 
-Result<LlamaModel> LlamaModel::load(const ModelOptions& options, const std::atomic<bool>& stop) {
+Result<LlamaModel> LlamaModel::load(const ModelOptions& options, const std::atomic<bool>& stop,
+                                    const std::vector<BufferOverride>& overrides) {
     llama_model_params params = llama_model_default_params();
+    std::vector<llama_model_tensor_buft_override> rules;
+    for (const BufferOverride& rule : overrides)
+        rules.push_back({rule.pattern.c_str(), rule.buffers});
+    rules.push_back({nullptr, nullptr});
+    params.tensor_buft_overrides = rules.data();
     params.n_gpu_layers = options.n_gpu_layers;
     params.progress_callback = [](float, void* flag) { return !*static_cast<const std::atomic<bool>*>(flag); };
     params.progress_callback_user_data = const_cast<std::atomic<bool>*>(&stop);
@@ -155,6 +161,7 @@ Result<LlamaSession> LlamaSession::open(const LlamaModel& model, const ModelOpti
     llama_context_params params = llama_context_default_params();
     params.n_ctx = n_ctx;
     params.n_batch = options.n_batch;
+    params.n_seq_max = options.n_sequences;
     params.n_ubatch = std::min(options.n_ubatch, options.n_batch);
     params.flash_attn_type = options.flash_attention == "on"    ? LLAMA_FLASH_ATTN_TYPE_ENABLED
                              : options.flash_attention == "off" ? LLAMA_FLASH_ATTN_TYPE_DISABLED

@@ -20,9 +20,16 @@ namespace linkcpp::cmd {
 /// Silences llama.cpp unless `verbose`; what it said about an error ends up in ours. Before anything of llama.cpp runs.
 void set_llama_log(bool verbose);
 
+/// Tensors whose names match `pattern` (a regular expression) lie in `buffers`.
+struct BufferOverride {
+    std::string pattern;
+    ggml_backend_buffer_type_t buffers;
+};
+
 class LlamaModel {
   public:
-    static Result<LlamaModel> load(const ModelOptions& options, const std::atomic<bool>& stop);
+    static Result<LlamaModel> load(const ModelOptions& options, const std::atomic<bool>& stop,
+                                   const std::vector<BufferOverride>& overrides = {});
 
     llama_model* get() const { return model_.get(); }
     size_t n_vocab() const;

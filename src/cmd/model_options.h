@@ -15,6 +15,7 @@ struct ModelOptions {
     int n_threads = 0;   ///< 0: one per core
     uint32_t n_ctx = 0;  ///< 0: what prompt and answer need
     uint32_t n_batch = 2048, n_ubatch = 512;
+    uint32_t n_sequences = 1;  ///< that share the context; no option, commands know
     int n_gpu_layers = 0;
     std::string flash_attention = "auto";  ///< "auto", "on", "off"
     bool verbose = false;
