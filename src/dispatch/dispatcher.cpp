@@ -350,7 +350,7 @@ void Dispatcher::end_hopeless() {
     std::vector<uint64_t> hopeless;
     for (const auto& [id, running] : jobs_) {
         const auto comes = [&, layer = running.job.layer](const auto& peer) {
-            return is_coming(*peer) &&
+            return (is_coming(*peer) || peer->may_wake()) &&
                    std::any_of(peer->offers().begin(), peer->offers().end(), [&](const auto& offer) {
                        return layer >= offer.layer_begin && layer < offer.layer_end;
                    });

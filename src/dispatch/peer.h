@@ -60,6 +60,8 @@ class Peer final : private wire::SessionHandler {
 
     State state() const { return state_; }
     bool ready() const { return state_ == State::ready && !silent_ && !draining_; }
+    /// Silent, but connected: it may go on at any moment, as a process does that had no processor for a while.
+    bool may_wake() const { return state_ == State::ready && silent_; }
     /// True once the first attempt ended, well or not.
     bool settled() const { return settled_; }
     const net::Address& address() const { return address_; }

@@ -25,8 +25,8 @@ struct Settings {
     /// Bytes per second: a worker checks a large request before it answers the next ping.
     uint64_t slowest_reader = 64u << 20;
     uint32_t small_request = 64;   ///< pairs; the round trips of larger requests do not count for that
-    Duration give_up_silent = 3s;  ///< silence after which the connection is closed
-    Duration no_holder = 2500ms;   ///< nobody holds an expert for so long: the job fails
+    Duration give_up_silent = 4s;  ///< silence after which the connection is closed
+    Duration no_holder = 2500ms;   ///< nobody holds an expert for so long, and no holder is just silent: the job fails
     Duration compute_min = 2s;     ///< a worker that answers pings but does not get on: at least this …
     Duration compute_per_pair =
         20ms;  ///< … plus this per pair of the request, or per pair the worker says it has queued

@@ -86,6 +86,19 @@ TEST_F(DispatcherTest, AReplicaTakesOverWithinTheStallTimeWhenAWorkerGoesSilent)
     EXPECT_GE(took, settings.stall_min);
 }
 
+TEST_F(DispatcherTest, TheOnlyHolderMayGetNoProcessorForThreeSeconds) {
+    worker(0, n_expert);
+    const Work work(4);
+    ASSERT_TRUE(run(work).ok());
+    const size_t before = workers[0]->requests;
+    workers[0]->reads_at = 1;  // one request, and it is busy for minutes
+    network.loop().after(1s, [&] { workers[0]->reads_at = 0; });
+    network.loop().after(3s, [&] { workers[0]->wake(); });
+    ASSERT_TRUE(run(work).ok());
+    work.check(result);
+    EXPECT_EQ(workers[0]->requests, before + 2) << "the same request once more on the same connection";
+}
+
 TEST_F(DispatcherTest, AWorkerThatIsSlowButAliveIsNotGivenUp) {
     worker(0, n_expert).compute_time = 4s;
     const Work work(40);  // time allowed grows with the rows
