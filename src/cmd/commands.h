@@ -15,6 +15,7 @@ constexpr int exit_interrupted = 130;
 
 void add_inspect(CLI::App& app, int& exit_code);
 void add_slice(CLI::App& app, int& exit_code);
+void add_pull(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);

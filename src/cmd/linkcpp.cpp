@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
         use_long_options(words);
     add_inspect(app, exit_code);
     add_slice(app, exit_code);
+    add_pull(app, exit_code);
     add_generate(app, exit_code);
     add_verify(app, exit_code);
     add_serve(app, exit_code, std::move(for_server));

@@ -15,24 +15,6 @@ namespace {
 
 constexpr size_t piece_bytes = 1 << 20;
 
-bool becomes_hole(const ExpertTensor& tensor) {
-    return hole_marker_size(static_cast<size_t>(tensor.n_slabs)) <= tensor.data.size();
-}
-
-std::vector<std::string> output_paths(const std::string& path, int n_files) {
-    if (n_files == 1) return {path};
-    std::string prefix = path;
-    if (const auto first = split_prefix(path, 0, n_files)) {
-        prefix = *first;
-    } else if (path.ends_with(".gguf")) {
-        prefix.resize(path.size() - 5);
-    }
-    std::vector<std::string> paths;
-    for (int i = 0; i < n_files; ++i)
-        paths.push_back(split_path(prefix, i, n_files));
-    return paths;
-}
-
 Status check_model(const ModelFile& model) {
     const std::string& path = model.file(0).path();
     if (model.expert_tensors().empty()) {
@@ -133,11 +115,30 @@ Status publish_all(std::vector<OutputFile>& outputs) {
 
 }  // namespace
 
+bool becomes_hole(const ExpertTensor& tensor) {
+    return hole_marker_size(static_cast<size_t>(tensor.n_slabs)) <=
+           tensor.slab_bytes * static_cast<uint64_t>(tensor.n_slabs);
+}
+
+std::vector<std::string> backbone_paths(const std::string& path, int n_files) {
+    if (n_files == 1) return {path};
+    std::string prefix = path;
+    if (const auto first = split_prefix(path, 0, n_files)) {
+        prefix = *first;
+    } else if (path.ends_with(".gguf")) {
+        prefix.resize(path.size() - 5);
+    }
+    std::vector<std::string> paths;
+    for (int i = 0; i < n_files; ++i)
+        paths.push_back(split_path(prefix, i, n_files));
+    return paths;
+}
+
 Result<WrittenBackbone> write_backbone(const ModelFile& model, const std::string& path, const WriteOptions& options) {
     LINKCPP_TRY(check_model(model));
     const int n_files = model.info().n_files;
     WrittenBackbone written;
-    written.paths = output_paths(path, n_files);
+    written.paths = backbone_paths(path, n_files);
     uint64_t kept = 0, done = 0;
     for (int i = 0; i < n_files; ++i)
         written.bytes += model.file(i).bytes().size();

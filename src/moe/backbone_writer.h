@@ -19,4 +19,9 @@ struct WrittenBackbone {
 Result<WrittenBackbone> write_backbone(const ModelFile& model, const std::string& path,
                                        const WriteOptions& options = {});
 
+/// Whether a backbone has a hole for this expert tensor; very small ones keep their data.
+bool becomes_hole(const ExpertTensor& tensor);
+/// The files of a backbone with `n_files` parts, as write_backbone() names them.
+std::vector<std::string> backbone_paths(const std::string& path, int n_files);
+
 }  // namespace linkcpp::moe

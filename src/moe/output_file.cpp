@@ -1,5 +1,6 @@
 #include "moe/output_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -47,9 +48,20 @@ bool still_named(int fd, const std::string& part) {
 }  // namespace
 
 Result<OutputFile> OutputFile::create(const std::string& path, uint64_t expected_bytes) {
+    return open(path, expected_bytes, false);
+}
+
+Result<OutputFile> OutputFile::resume(const std::string& path, uint64_t expected_bytes) {
+    return open(path, expected_bytes, true);
+}
+
+Result<OutputFile> OutputFile::open(const std::string& path, uint64_t expected_bytes, bool keep) {
     if (is_folder(path)) return Status(Code::invalid_argument, path + ": is a folder; name a file in it");
-    LINKCPP_TRY(check_space(path, expected_bytes));
     const std::string part = path + ".part";
+    struct stat before {};
+    const bool exists = keep && ::stat(part.c_str(), &before) == 0;
+    const uint64_t there = exists ? static_cast<uint64_t>(before.st_blocks) * 512 : 0;
+    LINKCPP_TRY(check_space(path, expected_bytes - std::min(expected_bytes, there)));
     for (int attempt = 0; attempt < 8; ++attempt) {
         const int fd = ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0) return Status(Code::io, part + ": cannot be created: " + std::strerror(errno));
@@ -61,8 +73,8 @@ Result<OutputFile> OutputFile::create(const std::string& path, uint64_t expected
             close(fd);
             continue;
         }
-        OutputFile file(path, part, fd);
-        if (ftruncate(fd, 0) != 0) return file.error("cannot be emptied");
+        OutputFile file(path, part, fd, keep);
+        if (!keep && ftruncate(fd, 0) != 0) return file.error("cannot be emptied");
         return file;
     }
     return Status(Code::unavailable, path + ": other processes keep writing this file");
@@ -70,12 +82,12 @@ Result<OutputFile> OutputFile::create(const std::string& path, uint64_t expected
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::move(other.path_)), part_(std::move(other.part_)), fd_(std::exchange(other.fd_, -1)),
-      synced_(other.synced_) {}
+      keep_(other.keep_), synced_(other.synced_.load()) {}
 
 OutputFile::~OutputFile() {
     if (fd_ < 0) return;
     // Unlinked before the lock goes, so that nobody can have opened it meanwhile and lose it.
-    if (!part_.empty()) unlink(part_.c_str());
+    if (!part_.empty() && !keep_) unlink(part_.c_str());
     close(fd_);
 }
 
@@ -83,7 +95,21 @@ Status OutputFile::error(const char* what) const {
     const int error = errno;
     const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
     const char* reason = error == EFBIG ? "the file size limit is reached" : std::strerror(error);
-    return {full ? Code::exhausted : Code::io, fmt::format("{}: {}: {}; nothing was left behind", path_, what, reason)};
+    return {full ? Code::exhausted : Code::io,
+            fmt::format("{}: {}: {}; {}", path_, what, reason,
+                        keep_ ? "what has arrived is kept" : "nothing was left behind")};
+}
+
+Status OutputFile::read_at(uint64_t offset, std::span<uint8_t> out) const {
+    while (!out.empty()) {
+        const ssize_t n = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return {Code::io, path_ + ": cannot be read: " + std::strerror(errno)};
+        if (n == 0) return {Code::corrupt, path_ + ": ends too early"};
+        out = out.subspan(static_cast<size_t>(n));
+        offset += static_cast<uint64_t>(n);
+    }
+    return {};
 }
 
 Status OutputFile::write_at(uint64_t offset, ByteSpan bytes) {

@@ -6,6 +6,8 @@
 #include "base/bytes.h"
 #include "base/status.h"
 
+#include <atomic>
+#include <span>
 #include <string>
 
 namespace linkcpp::moe {
@@ -15,6 +17,8 @@ class OutputFile {
     /// `expected_bytes`: what will be written, to refuse early when the disk cannot hold it. Errors: exhausted (no
     /// space), io (cannot be created), invalid_argument (`path` is a folder), unavailable (somebody else is writing it).
     static Result<OutputFile> create(const std::string& path, uint64_t expected_bytes);
+    /// The same, but what an earlier attempt left in the partial file stays, and stays again if this attempt ends early.
+    static Result<OutputFile> resume(const std::string& path, uint64_t expected_bytes);
 
     OutputFile(OutputFile&& other) noexcept;
     OutputFile& operator=(OutputFile&&) = delete;
@@ -22,7 +26,9 @@ class OutputFile {
 
     const std::string& path() const { return path_; }
 
-    /// Errors: exhausted (disk full, quota, file size limit), io.
+    /// Reads back what was written. Errors: io, corrupt (beyond the end).
+    Status read_at(uint64_t offset, std::span<uint8_t> out) const;
+    /// Errors: exhausted (disk full, quota, file size limit), io. Several threads may write different places at once.
     Status write_at(uint64_t offset, ByteSpan bytes);
     /// Sets the length; what was never written reads as zeros and takes no space where the file system has holes.
     Status resize(uint64_t bytes);
@@ -34,12 +40,15 @@ class OutputFile {
     uint64_t allocated_bytes() const;
 
   private:
-    OutputFile(std::string path, std::string part, int fd) : path_(std::move(path)), part_(std::move(part)), fd_(fd) {}
+    OutputFile(std::string path, std::string part, int fd, bool keep)
+        : path_(std::move(path)), part_(std::move(part)), fd_(fd), keep_(keep) {}
+    static Result<OutputFile> open(const std::string& path, uint64_t expected_bytes, bool keep);
     Status error(const char* what) const;
 
     std::string path_, part_;
     int fd_ = -1;
-    bool synced_ = false;
+    bool keep_ = false;  ///< the partial file stays when this object goes
+    std::atomic<bool> synced_ = false;
 };
 
 }  // namespace linkcpp::moe
