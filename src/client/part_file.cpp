@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view magic = "linkcpp pull 1\n";
 constexpr size_t head_bytes = 15 + 32, record_bytes = 12;
 /// A unit that is larger is noted in the journal this often.
-constexpr uint64_t note_every = 4 << 20;
+constexpr uint64_t note_every = 1 << 20;
 constexpr size_t piece_bytes = 1 << 20;
 
 Bytes journal_head(const PullFile& plan) {

@@ -3,12 +3,12 @@
 #include "base/hex.h"
 #include "base/log.h"
 #include "base/secret.h"
-#include "client/download.h"
 #include "cmd/blocked_signals.h"
 #include "cmd/join_report.h"
 #include "cmd/join_token.h"
 #include "cmd/node_folder.h"
 #include "cmd/progress.h"
+#include "worker/pull_slice.h"
 #include "worker/slice_shelf.h"
 
 #include <filesystem>
@@ -52,6 +52,9 @@ class RealHub final : public worker::HubPort {
         return api_.tell_coverage(coverage);
     }
     Status leave() override { return api_.leave(); }
+
+    /// Set from the first registration on, before any lease.
+    const std::optional<PublicKey>& pinned() const { return pinned_; }
 
   private:
     client::HubApi& api_;
@@ -123,14 +126,14 @@ int join(const JoinOptions& options, JoinContext context) {
     {
         worker::Serving serving(network, *device, context.serve, context.server);
         client::HttpSettings http{.silence_limit = 10s, .ca_file = options.ca_file};
+        client::HubApi api(*url, http, *key, join_token);
+        RealHub hub(api, folder + "/hub.pub");
         worker::SliceShelf shelf(folder, serving, *device, options.advertise,
                                  [&](const client::Lease& lease, const std::string& path,
                                      std::atomic<uint64_t>& arrived, const std::atomic<bool>& cancelled) {
-                                     return client::download(*url, lease.target, path, {.http = http}, arrived,
-                                                             cancelled);
+                                     return worker::pull_slice(*url, http, *hub.pinned(), lease.what, path, arrived,
+                                                               cancelled);
                                  });
-        client::HubApi api(*url, http, *key, join_token);
-        RealHub hub(api, folder + "/hub.pub");
         worker::JoinSettings settings{.max_bytes = context.max_memory,
                                       .max_experts = options.max_experts,
                                       .seed = from_little_endian<uint32_t>(random_bytes(4).data())};
