@@ -92,6 +92,19 @@ std::vector<SlicePort::Kept> SliceShelf::kept() {
     return slices;
 }
 
+/// One download is under way at a time, so only one file's beginning is worth its place on the disk.
+void SliceShelf::remove_partial_files_but(const std::string& path) const {
+    std::error_code ignored;
+    for (const auto& model : fs::directory_iterator(folder_ + "/slices", ignored)) {
+        for (const auto& file : fs::directory_iterator(model.path(), ignored)) {
+            const std::string name = file.path().string();
+            const std::string whole = name.substr(0, name.rfind(".part"));
+            if (whole != name && whole != path && segment_of_file(model.path().filename(), fs::path(whole).filename()))
+                fs::remove(file.path(), ignored);
+        }
+    }
+}
+
 void SliceShelf::fetch(const client::Lease& lease) {
     stop_fetching();
     cancelled_ = false;
@@ -107,6 +120,7 @@ void SliceShelf::run(const client::Lease& lease) {
         const std::string path = path_of(lease.what);
         std::error_code error;
         fs::create_directories(fs::path(path).parent_path(), error);
+        remove_partial_files_but(path);
         const Status fetched =
             error ? Status(Code::io, path + ": " + error.message()) : fetch_slice_(lease, path, arrived_, cancelled_);
         result = fetched.ok() ? look_at(path, lease.what) : Result<Kept>(fetched);

@@ -38,6 +38,7 @@ class SliceShelf final : public SlicePort {
   private:
     Result<Kept> look_at(const std::string& path, const client::Segment& what) const;
     void run(const client::Lease& lease);
+    void remove_partial_files_but(const std::string& path) const;
 
     const std::string folder_;
     Serving& serving_;

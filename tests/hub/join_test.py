@@ -107,6 +107,18 @@ class Join(unittest.TestCase):
             self.assertEqual((len(second.of("kept")), second.of("lease")), (1, []))
             second.stop()
 
+    def test_beginnings_of_other_slices_take_no_disk(self):
+        slices = self.folder + "/a/slices/m"
+        os.makedirs(slices)
+        for name in ("layers-3-4-experts-0-3.gguf.part", "layers-3-4-experts-0-3.gguf.part.journal", "mine.part"):
+            with open(f"{slices}/{name}", "w") as file:
+                file.write("x" * 1000)
+        with Worker(self.hub, self.folder + "/a", "--max-experts", "8") as worker:
+            worker.wait("serving")
+            [slice] = [name for name in os.listdir(slices) if name.endswith(".gguf")]
+            self.assertEqual(sorted(os.listdir(slices)), sorted([slice, "mine.part"]))
+            worker.stop()
+
     def test_a_hub_that_comes_back_is_found(self):
         with Worker(self.hub, self.folder + "/a", "--max-experts", "8") as worker:
             worker.wait("serving")

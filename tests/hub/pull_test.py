@@ -23,19 +23,26 @@ class Proxy:
 
     def __init__(self, port, stall_at=None, flip=None, flip_all=False):
         self.port_behind, self.stall_at, self.flip, self.flip_all = port, stall_at, flip, flip_all
-        self.passed, self.lock, self.open = 0, threading.Lock(), []
+        self.passed, self.lock, self.open, self.all, self.pumps = 0, threading.Lock(), [], [], []
         self.stalled, self.released = threading.Event(), threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.acceptor = threading.Thread(target=self.accept)
+        self.acceptor.start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.released.set()
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.acceptor.join()
         self.listener.close()
         self.cut()
+        for thread in self.pumps:
+            thread.join()
+        for one in self.all:
+            one.close()
 
     def cut(self):
         with self.lock:
@@ -63,8 +70,10 @@ class Proxy:
                 continue
             with self.lock:
                 self.open += [client, hub]
-            threading.Thread(target=self.pump, args=(client, hub, False), daemon=True).start()
-            threading.Thread(target=self.pump, args=(hub, client, True), daemon=True).start()
+            self.all += [client, hub]
+            for arguments in ((client, hub, False), (hub, client, True)):
+                self.pumps.append(threading.Thread(target=self.pump, args=arguments))
+                self.pumps[-1].start()
 
     def pump(self, source, sink, down):
         try:
