@@ -22,7 +22,7 @@ help: ## list the targets
 	@echo "             LINKCPP_LLAMA_DIR=folder        build against this llama.cpp instead of the pinned one"
 	@echo "             LINKCPP_CPU=native|portable     for this CPU only, or for any of its architecture"
 
-demo: build ## build, then show several processes decoding one model together
+demo: build ## build, then show a hub, three workers that find their slices, and a decode
 	scripts/demo $(build)/bin
 
 demo-122b: build ## the geometry of Qwen3.5-122B-A10B: a worker with a 1.57 GB slice in a decode

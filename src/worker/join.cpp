@@ -271,7 +271,7 @@ Status JoinLoop::take(const SlicePort::Kept& slice) {
         const Status again = held_.empty() ? Status() : slices_.serve(segments());
         return again.ok() ? served : again;
     }
-    say(Kind::fetched, "", slice.what);
+    say(Kind::fetched, fmt::format("{} bytes", fetched_bytes_), slice.what);
     say(Kind::serving, fmt::format("{} slices at {}", held_.size(), slices_.address()));
     if (instead_of_) slices_.forget(*instead_of_);
     return {};
