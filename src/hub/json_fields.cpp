@@ -3,7 +3,6 @@
 #include "base/hex.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace linkcpp::hub {
 
@@ -64,11 +63,12 @@ uint64_t Fields::number_or(const char* name, uint64_t otherwise, uint64_t max) {
 double Fields::real_or(const char* name, double otherwise) {
     const nlohmann::json* value = find(name, false);
     if (value == nullptr) return otherwise;
-    if (!value->is_number() || !std::isfinite(value->get<double>())) {
-        fail(name, "must be a number");
+    const double number = value->is_number() ? value->get<double>() : -1;
+    if (!(number >= 0 && number <= static_cast<double>(max_json_number))) {
+        fail(name, "must be a number from 0 to " + std::to_string(max_json_number));
         return otherwise;
     }
-    return *value;
+    return number;
 }
 
 bool Fields::flag_or(const char* name, bool otherwise) {

@@ -25,6 +25,7 @@ class Fields {
     std::string text_or(const char* name, std::string otherwise, size_t max_bytes = 200);
     uint64_t number(const char* name, uint64_t max = max_json_number);
     uint64_t number_or(const char* name, uint64_t otherwise, uint64_t max = max_json_number);
+    /// Not negative, up to max_json_number.
     double real_or(const char* name, double otherwise);
     bool flag_or(const char* name, bool otherwise);
     /// [a, b] of whole numbers.
