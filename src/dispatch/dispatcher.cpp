@@ -20,12 +20,8 @@ constexpr uint16_t max_attempts = 100;  // of one job: something is wrong with a
 Dispatcher::Dispatcher(net::Network& network, Settings settings, std::vector<net::Address> workers, PeerCheck* check)
     : network_(network), settings_(std::move(settings)), hedges_(settings_.hedge_share, max_saved_hedges),
       check_(check) {
-    PeerObserver& self = *this;
-    for (net::Address& address : workers) {
-        round_trips_.push_back(std::make_unique<LatencyWindow>());
-        peers_.push_back(
-            std::make_unique<Peer>(network_, settings_, check, self, std::move(address), *round_trips_.back()));
-    }
+    for (net::Address& address : workers)
+        add_worker(std::move(address));
 }
 
 Dispatcher::~Dispatcher() {
@@ -48,10 +44,12 @@ bool Dispatcher::is_coming(const Peer& peer) const {
 }
 
 bool Dispatcher::settled(bool patient) const {
-    if (stopped() || std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->settled(); }))
-        return true;
-    if (network_.loop().now() - first_connect_ < settings_.settle_timeout) return false;
-    return !patient || std::none_of(peers_.begin(), peers_.end(), [&](const auto& peer) { return is_coming(*peer); });
+    const bool in_time = network_.loop().now() - first_connect_ < settings_.settle_timeout;
+    for (uint32_t p = 0; p < peers_.size() && !stopped(); ++p) {
+        if (late_.contains(p) || peers_[p]->settled()) continue;
+        if (in_time || (patient && is_coming(*peers_[p]))) return false;
+    }
+    return true;
 }
 
 void Dispatcher::when_settled(bool patient, std::function<void()> ready) {
@@ -158,14 +156,13 @@ void Dispatcher::assign(uint64_t id) {
         (holder == no_holder ? left : share[static_cast<size_t>(holder)]).push_back(pair);
     }
     running.open.clear();
-    running.attempt += 1;
     if (!left.empty() && job.accept_missing) {
         totals_.rows_missing += left.size();  // they stay `missing`: the caller's own
         left.clear();
     }
     running.open = std::move(left);
     if (running.open.empty()) {
-        running.stuck = false;
+        running.stuck = running.stuck_told = false;
     } else if (!std::exchange(running.busy, {}).empty()) {
         assign_again(id, tick_interval);  // nobody else has them: a busy worker gets a moment, then it is asked again
     } else if (!running.stuck) {
@@ -178,6 +175,7 @@ void Dispatcher::assign(uint64_t id) {
         for (auto& pairs : cut_share(job, std::move(share[h]), peers_[holders[h].peer]->max_request_bytes()))
             requests.emplace_back(&holders[h], std::move(pairs));
     }
+    running.attempt += !requests.empty();
     // Counted before the first is sent: a request may fail at once, and the job must not look finished then.
     running.parts += requests.size();
     for (auto& [holder, pairs] : requests) {
@@ -190,6 +188,7 @@ void Dispatcher::assign(uint64_t id) {
 void Dispatcher::send_part(uint64_t id, Running& running, uint32_t peer, uint32_t offer, std::vector<uint32_t> pairs) {
     Part part{id, peer,
               plan_request(running.job, std::move(pairs), peers_[peer]->offers()[offer].expert_begin, settings_.split)};
+    part.slice = slice_of({peer, offer});
     hedges_.earn();
     const uint64_t request = next_id_;  // known before it is sent: it may fail at once
     wire::Compute compute = std::move(part.plan.compute);
@@ -225,7 +224,10 @@ void Dispatcher::request_done(Peer&, uint64_t id, std::vector<float> rows) {
     const auto job = jobs_.find(part.job);
     if (job == jobs_.end()) return;
     const Audit audit = audit_wanted(part.peer, part.plan.pairs.size());
-    if (audit == Audit::none) return use(part.job, part.plan, rows);
+    if (audit == Audit::none) {
+        accept(part.peer, part.slice, part.plan.pairs.size());
+        return use(part.job, part.plan, rows);
+    }
     Check check{part.job,
                 part.peer,
                 peers_[part.peer]->connection(),
@@ -233,14 +235,15 @@ void Dispatcher::request_done(Peer&, uint64_t id, std::vector<float> rows) {
                 job->second.job.program->n_out,
                 std::move(part.plan),
                 std::move(rows),
-                {}};
+                {},
+                part.slice};
     if (audit == Audit::before_use) {
         if (!start_check(job->second, check)) check_done(std::move(check), nothing_to_compare());
         return;
     }
     Check later = check;
     later.job = 0;
-    start_check(job->second, std::move(later));
+    if (!start_check(job->second, std::move(later))) accept(check.peer, check.slice, check.plan.pairs.size());
     use(check.job, check.plan, check.rows);
 }
 
@@ -319,10 +322,12 @@ void Dispatcher::tick() {
         peer->tick();
     look_at_checks();
     go_on_if_settled();
+    tell_stuck();
     end_hopeless();
+    const bool leaving = end_retired();
     const bool watched =
         std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) { return peer->needs_watching(); });
-    if (!jobs_.empty() || !waiting_for_settled_.empty() || watched) keep_ticking();
+    if (!jobs_.empty() || !waiting_for_settled_.empty() || watched || leaving) keep_ticking();
 }
 
 /// Notes whether checks of workers get on, and says once whom we wait for.
@@ -406,6 +411,7 @@ void Dispatcher::finish(uint64_t id, Status status) {
 
 DispatchStats Dispatcher::stats() const {
     DispatchStats stats = totals_;
+    stats.peers = gone_;
     for (size_t p = 0; p < peers_.size(); ++p) {
         stats.peers.push_back(peers_[p]->stats());
         stats.round_trip_p50 = std::max(stats.round_trip_p50, round_trips_[p]->quantile(0.5));

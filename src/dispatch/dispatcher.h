@@ -34,6 +34,18 @@ struct HolderInfo {
     uint32_t layer_begin = 0, layer_end = 0, expert_begin = 0, expert_end = 0;
 };
 
+/// The slice of a worker, as it offers it.
+struct SliceRange {
+    uint32_t layer_begin = 0, layer_end = 0, expert_begin = 0, expert_end = 0;
+    auto operator<=>(const SliceRange&) const = default;
+};
+
+struct AcceptedRows {
+    net::Address worker;
+    SliceRange slice;
+    uint64_t rows = 0;
+};
+
 class Dispatcher final : private PeerObserver {
   public:
     /// `check` may be null (every worker is taken at its word: only for tests) and must outlive the dispatcher.
@@ -43,6 +55,9 @@ class Dispatcher final : private PeerObserver {
 
     /// Begins to connect; jobs do it as well. Loop thread.
     void connect();
+    /// From now on these are the workers, without a pause for jobs that run: new ones are connected to, those that are
+    /// missing get nothing new and are left when they have answered. Any thread.
+    void set_workers(std::vector<net::Address> workers);
 
     using Done = std::function<void(Status, JobResult)>;
     /// Computes a job; `done` is called once, on the loop's thread. Errors: unavailable, with layer and experts.
@@ -53,6 +68,10 @@ class Dispatcher final : private PeerObserver {
     /// Calls `ready` once every worker was tried, or after the settle timeout; if `patient`, not before the workers whose
     /// slices are being checked are through with that, as long as it gets on. Loop thread.
     void when_settled(bool patient, std::function<void()> ready);
+
+    /// What came in time, was believed and not told by an earlier call; answers that are audited count once that is over,
+    /// and rows of a worker whose numbers were wrong not at all. Loop thread.
+    std::vector<AcceptedRows> take_accepted_rows();
 
     DispatchStats stats() const;              ///< loop thread
     std::vector<HolderInfo> holders() const;  ///< loop thread
@@ -65,6 +84,7 @@ class Dispatcher final : private PeerObserver {
         RequestPlan plan;
         uint64_t twin = 0;  // the other request for the same rows, if there are two
         net::Loop::TimerId late = 0;
+        SliceRange slice;  // that computes it
     };
     struct Check {         // an answer that is computed again
         uint64_t job = 0;  // 0: it was used already
@@ -74,6 +94,7 @@ class Dispatcher final : private PeerObserver {
         RequestPlan plan;
         std::vector<float> rows;
         std::optional<uint32_t> replica;  // that computes it; else it is done here
+        SliceRange slice;                 // that computed it
     };
     struct AuditCount {
         uint64_t connection = 0, n_answers = 0;
@@ -91,7 +112,7 @@ class Dispatcher final : private PeerObserver {
         std::set<uint32_t> unable;  // workers that cannot take this job: over their cap
         std::set<uint32_t> busy;    // workers that refused just now; they are asked again if nobody else is left
         Instant stuck_since{};      // since when some pair has had no holder
-        bool stuck = false;
+        bool stuck = false, stuck_told = false;
         Status last_trouble;
     };
 
@@ -112,6 +133,16 @@ class Dispatcher final : private PeerObserver {
     void use(uint64_t job, const RequestPlan& plan, std::span<const float> rows);
     void ask_again(uint64_t job, const std::vector<uint32_t>& pairs, uint32_t peer, const Status& why);
     void send_compute(const Running& running, Place place, wire::Compute compute);
+
+    // dispatcher_workers.cpp
+    void add_worker(net::Address address);
+    void remember(PeerStats stats);
+    std::optional<uint32_t> free_place() const;
+    void update_workers(std::vector<net::Address> workers);
+    bool end_retired();
+    SliceRange slice_of(Place place) const;
+    void accept(uint32_t peer, const SliceRange& slice, size_t n_pairs);
+    void tell_stuck();
 
     // dispatcher_hedges.cpp
     std::optional<Place> replica(const Running& running, const RequestPlan& plan, uint32_t peer, bool any_class) const;
@@ -142,6 +173,9 @@ class Dispatcher final : private PeerObserver {
     std::map<uint64_t, Part> parts_;
     std::map<uint64_t, Check> checks_;  // by request id, or an id of its own
     std::map<uint32_t, AuditCount> audited_;
+    std::map<std::pair<uint32_t, SliceRange>, uint64_t> accepted_;  // by worker; taken by take_accepted_rows()
+    std::vector<PeerStats> gone_;                                   // of workers whose place another one has now
+    std::set<uint32_t> late_;                                       // who came later: no job waits for them to settle
     Budget hedges_;
     Status distrust_;  // numbers that were used are wrong: the next job says so
     std::vector<std::pair<bool, std::function<void()>>> waiting_for_settled_;

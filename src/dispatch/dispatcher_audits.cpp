@@ -77,8 +77,10 @@ void Dispatcher::check_done(Check check, const Status& verdict) {
         if (id != 0) ask_again(id, pairs, check.peer, verdict);
         return;
     }
+    const bool believed = verdict.ok() || settings_.audit_share < 1;
+    if (believed && (check.job == 0 || job != jobs_.end())) accept(check.peer, check.slice, check.plan.pairs.size());
     if (job == jobs_.end()) return;
-    if (verdict.ok() || settings_.audit_share < 1) return use(check.job, check.plan, check.rows);
+    if (believed) return use(check.job, check.plan, check.rows);
     // Every answer was to be checked. Another replica may still do it.
     if (check.replica && start_check(job->second, check)) return;
     finish(check.job,
@@ -90,6 +92,9 @@ void Dispatcher::check_done(Check check, const Status& verdict) {
 /// Wrong numbers. Where they were compared with a worker's, nobody knows which of the two is wrong: neither is used.
 void Dispatcher::distrust(const Check& check, const Status& verdict) {
     Peer& peer = *peers_[check.peer];
+    std::erase_if(accepted_, [&](const auto& entry) {
+        return entry.first.first == check.peer || (check.replica && entry.first.first == *check.replica);
+    });
     const std::string with = check.replica ? "worker " + peers_[*check.replica]->address().str() : "local weights";
     const Status reason(Code::mismatch,
                         fmt::format("layer {}, audited with {}: {}", check.layer, with, verdict.message()));

@@ -68,6 +68,7 @@ void Dispatcher::hedge(uint64_t id) {
               plan_request(job->second.job, found->second.plan.pairs,
                            peers_[place->peer]->offers()[place->offer].expert_begin, settings_.split)};
     twin.twin = id;
+    twin.slice = slice_of(*place);
     found->second.twin = next_id_;
     wire::Compute compute = std::move(twin.plan.compute);
     parts_.emplace(next_id_, std::move(twin));

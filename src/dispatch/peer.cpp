@@ -190,6 +190,31 @@ void Peer::become_ready() {
     observer_.peer_changed(*this);
 }
 
+void Peer::retire() {
+    if (std::exchange(retired_, true)) return;
+    trouble_ = {Code::unavailable, "it has left the swarm"};
+}
+
+void Peer::come_back() {
+    if (!std::exchange(retired_, false)) return;
+    if (state_ == State::ready) trouble_ = {};
+    if (state_ == State::idle) connect();
+}
+
+bool Peer::end_if_idle() {
+    if (!retired_ || !pending_.empty() || !waiting_.empty()) return false;
+    if (state_ == State::idle) return true;
+    ++connection_;
+    network_.loop().cancel(timer_);
+    link_.reset();
+    canaries_.clear();
+    programs_.clear();
+    silent_ = draining_ = false;
+    state_ = State::idle;
+    settled_ = true;
+    return true;
+}
+
 Duration Peer::expected() const {
     return round_trips_.quantile(0.5) * static_cast<int64_t>(1 + pending_.size() + waiting_.size());
 }

@@ -59,7 +59,7 @@ class Peer final : private wire::SessionHandler {
     void tick();
 
     State state() const { return state_; }
-    bool ready() const { return state_ == State::ready && !silent_ && !draining_; }
+    bool ready() const { return state_ == State::ready && !silent_ && !draining_ && !retired_; }
     /// Silent, but connected: it may go on at any moment, as a process does that had no processor for a while.
     bool may_wake() const { return state_ == State::ready && silent_; }
     /// True once the first attempt ended, well or not.
@@ -92,6 +92,14 @@ class Peer final : private wire::SessionHandler {
     bool needs_watching() const {
         return link_ != nullptr && (!pending_.empty() || !waiting_.empty() || silent_ || state_ == State::admission);
     }
+    /// The worker is not wanted any more: it gets nothing new, and the connection ends when nothing is under way; or it is
+    /// wanted again.
+    void retire();
+    void come_back();
+    bool retired() const { return retired_; }
+    /// Closes the connection of a retired peer if that loses nothing; ended() then: only its statistics are left.
+    bool end_if_idle();
+    bool ended() const { return retired_ && state_ == State::idle; }
     /// The worker's numbers are wrong: it is not used again for a long time.
     void quarantine(const Status& reason);
 
@@ -145,6 +153,7 @@ class Peer final : private wire::SessionHandler {
     bool settled_ = false;
     bool silent_ = false;    // nothing came for too long; requests went elsewhere
     bool draining_ = false;  // it said GOAWAY: it finishes what it has and gets nothing new
+    bool retired_ = false;
     Status trouble_{Code::unavailable, "not connected yet"};
     std::string last_reason_;  // logged once, not at every attempt
     std::optional<Instant> last_warning_;
