@@ -1,13 +1,16 @@
 #pragma once
 // What the backend is told, once, when it is registered. cmd reads options and environment variables into this.
 
+#include "base/bytes.h"
 #include "base/clock.h"
+#include "client/url.h"
 #include "dispatch/request.h"
 #include "net/loop.h"
 
 #include <atomic>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,11 +46,25 @@ struct Totals {
     Duration round_trip_p50{}, round_trip_p99{};
     std::map<std::string, uint64_t> pairs_by_worker;
     std::map<std::string, std::string> class_by_worker;
+    std::map<std::string, uint64_t> pairs_by_node;  ///< that receipts were written for, by the node's id at its hub
+    uint64_t pairs_recorded = 0;                    ///< of those, what the hub has recorded
+    uint64_t receipts_waiting = 0;                  ///< on the disk, for a hub that did not take them yet
+};
+
+/// The hub that knows a model's workers.
+struct HubSettings {
+    std::optional<client::HubUrl> url;
+    std::string model;                ///< as the hub calls it; empty: the one that has our fingerprint
+    std::string folder;               ///< key, receipts; empty: under Config::data_folder
+    std::optional<Bytes> join_token;  ///< of a private swarm
+    std::string ca_file;
+    Duration wait = std::chrono::seconds(60);  ///< for experts that nobody holds yet, or now
 };
 
 /// What one model of the process is computed with.
 struct ModelSettings {
-    std::vector<net::Address> workers;
+    std::vector<net::Address> workers;  ///< beside those that the hub names
+    HubSettings hub;
     int layer_begin = 0, layer_end = INT32_MAX;  ///< layers whose experts may go remote
     Fallback fallback = Fallback::automatic;
     dispatch::SplitMode split = dispatch::SplitMode::exact;
@@ -56,6 +73,8 @@ struct ModelSettings {
     std::string model_path;                    ///< file with the local weights; empty: the file that was loaded
     uint64_t expert_cache_bytes = 2ull << 30;  ///< local experts kept for fallback
 
+    /// Else everything is computed here.
+    bool has_workers() const { return !workers.empty() || hub.url.has_value(); }
     bool covers(int layer) const { return layer >= layer_begin && layer < layer_end; }
 };
 
@@ -63,6 +82,7 @@ struct Config {
     std::string error;                                          ///< not empty: every decode fails with this
     ModelSettings defaults;                                     ///< of a model that none of `models` names
     std::vector<std::pair<std::string, ModelSettings>> models;  ///< by a pattern of the file's name; the first counts
+    std::string data_folder;                                    ///< of this machine's backbones, a folder for each hub
     const std::atomic<bool>* stop = nullptr;                    ///< becomes true: a decode that waits for workers fails
     int n_threads = 0;                                          ///< for local experts; 0: as the host process says
     std::function<void(const LayerStats&)> on_layer;            ///< called by the computing thread after each layer

@@ -1,20 +1,25 @@
 #include "backend/model.h"
 
+#include "backend/coverage.h"
 #include "backend/finish.h"
 #include "base/log.h"
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <thread>
 
 namespace linkcpp::backend {
 
 namespace {
 constexpr uint64_t audit_cache_bytes = 32u << 20;
-}
+constexpr std::chrono::milliseconds look_around{50};
+}  // namespace
 
 Model::~Model() {
     if (dispatcher_ == nullptr) return;
-    Runtime::get().add_totals(totals());
+    Totals all = totals();
+    if (swarm_ != nullptr) swarm_->finish(all);
+    Runtime::get().add_totals(all);
     net::run_on(network_->loop(), [this] { dispatcher_.reset(); });
 }
 
@@ -78,10 +83,23 @@ void Model::prepare() {
     settings.stop = config.stop;
     network_ = Runtime::get().network();
     if (!unusable_.ok()) return;
+    std::vector<net::Address> workers = settings_.workers;
+    if (settings_.hub.url) {
+        auto swarm = SwarmLink::open(settings_, {source_.fingerprint(), numeric_class}, config);
+        if (!swarm.ok() && workers.empty()) {
+            unusable_ = swarm.status();
+            return;
+        }
+        if (!swarm.ok()) log_warning("{}; going on with the workers that were named", swarm.status().message());
+        if (swarm.ok()) swarm_ = std::move(*swarm);
+        if (swarm_ != nullptr) workers = swarm_->workers();
+        settings.no_holder = std::max(settings.no_holder, settings_.hub.wait);
+    }
     admission_ = std::make_unique<Admission>(source_, checked_.get(), numeric_class, settings_.policy, fallback_);
     dispatcher_ =
-        std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), settings_.workers, admission_.get());
-    announce();
+        std::make_unique<dispatch::Dispatcher>(*network_, std::move(settings), std::move(workers), admission_.get());
+    if (swarm_ != nullptr) swarm_->attach(*dispatcher_);
+    await_workers();
 }
 
 void Model::make_local_experts(const std::shared_ptr<moe::GgmlDevice>& device) {
@@ -91,51 +109,46 @@ void Model::make_local_experts(const std::shared_ptr<moe::GgmlDevice>& device) {
     checked_ = std::make_unique<LocalExperts>(source_, device, std::min(bytes, audit_cache_bytes));
 }
 
-/// One line per range of layers that the same workers compute.
-void Model::announce() {
+/// Waits until the workers were tried; with a hub and no local weights, until all experts have a holder.
+void Model::await_workers() {
+    const auto holders = [this] {
+        std::vector<dispatch::HolderInfo> all;
+        net::run_on(network_->loop(), [&] { all = dispatcher_->holders(); });
+        return all;
+    };
     std::mutex mutex;
     std::condition_variable settled;
     bool is_settled = false;
-    std::vector<dispatch::HolderInfo> holders;
     network_->loop().post([&] {
         dispatcher_->when_settled(!fallback_, [&] {
             const std::lock_guard lock(mutex);
-            holders = dispatcher_->holders();
             is_settled = true;
             settled.notify_one();
         });
     });
-    std::unique_lock lock(mutex);
-    settled.wait(lock, [&] { return is_settled; });
-
-    const auto who = [&](int layer) {
-        std::string text;
-        for (const dispatch::HolderInfo& holder : holders) {
-            if (layer < static_cast<int>(holder.layer_begin) || layer >= static_cast<int>(holder.layer_end)) continue;
-            text += fmt::format("{}experts {}:{} at {}", text.empty() ? "" : ", ", holder.expert_begin,
-                                holder.expert_end, holder.address);
+    {
+        std::unique_lock lock(mutex);
+        settled.wait(lock, [&] { return is_settled; });
+    }
+    const std::atomic<bool>* stop = Runtime::get().config().stop;
+    const Instant begin = network_->loop().now();
+    std::string told, missing;
+    while (swarm_ != nullptr && !fallback_ && (stop == nullptr || !*stop)) {
+        missing = missing_experts(source_.layers(), settings_, holders());
+        const Duration left = settings_.hub.wait - (network_->loop().now() - begin);
+        if (missing.empty() || left <= Duration::zero()) break;
+        if (missing != told) {
+            log_info("waiting for workers, for {} s at most; nobody has: {}",
+                     std::chrono::duration_cast<std::chrono::seconds>(left).count(), missing);
         }
-        if (text.empty()) text = fallback_ ? "computed here, no worker has them" : "NO HOLDER";
-        return text;
-    };
+        told = missing;
+        std::this_thread::sleep_for(look_around);
+    }
+    if (!missing.empty()) log_warning("going on without holders of {}", missing);
     // Which model this is goes without saying as long as all are computed alike.
     const std::string prefix = Runtime::get().config().models.empty() || name_.empty() ? "" : name_ + ": ";
-    int begin = -1, previous = -1;
-    std::string current;
-    const auto flush = [&] {
-        if (begin >= 0) log_info("{}layers {}:{}  {}", prefix, begin, previous + 1, current);
-    };
-    for (const auto& [layer, n_expert] : source_.layers()) {
-        if (!settings_.covers(layer)) continue;
-        const std::string text = who(layer);
-        if (begin < 0 || text != current || layer != previous + 1) {
-            flush();
-            begin = layer;
-            current = text;
-        }
-        previous = layer;
-    }
-    flush();
+    for (const std::string& line : describe_holders(source_.layers(), settings_, holders(), fallback_))
+        log_info("{}{}", prefix, line);
 }
 
 Status Model::compute(const Region& region) {

@@ -7,6 +7,7 @@
 #include "backend/config.h"
 #include "backend/region.h"
 #include "backend/runtime.h"
+#include "backend/swarm_link.h"
 #include "dispatch/dispatcher.h"
 #include "moe/expert_weights.h"
 
@@ -32,7 +33,7 @@ class Model {
     void prepare();
     /// What makes every decode of this model wrong, or impossible as configured.
     Status check_configuration() const;
-    void announce();
+    void await_workers();
     Status compute_missing(const dispatch::ExpertJob& job, const moe::Program& program, dispatch::JobResult& result,
                            uint32_t& n_local);
     Result<std::shared_ptr<moe::GgmlDevice>> local_device();
@@ -50,6 +51,7 @@ class Model {
     std::unique_ptr<LocalExperts> checked_;  // for canaries and audits
     std::unique_ptr<Admission> admission_;
     std::unique_ptr<dispatch::Dispatcher> dispatcher_;
+    std::unique_ptr<SwarmLink> swarm_;  // last: it uses the dispatcher
 
     std::mutex device_mutex_;
     std::shared_ptr<moe::GgmlDevice> device_;         // protected by device_mutex_

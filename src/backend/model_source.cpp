@@ -158,4 +158,9 @@ Result<Digest> ModelSource::digest(int layer_begin, int layer_end, int expert_be
     return moe::slice_digest(slice, expert_begin);
 }
 
+std::string ModelSource::fingerprint() const {
+    if (marker_fingerprint_) return marker_fingerprint_->hex();
+    return file_ ? file_->info().fingerprint.hex() : "";
+}
+
 }  // namespace linkcpp::backend

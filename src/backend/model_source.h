@@ -30,6 +30,8 @@ class ModelSource {
     bool has_weights() const { return file_.has_value() && !file_->info().sparse; }
     /// True when the loaded file is a backbone file: where experts should be there are holes.
     bool is_sparse() const { return marker_fingerprint_.has_value(); }
+    /// SHA-256 of the model's GGUF header(s), in hexadecimal; "" where it is not known.
+    std::string fingerprint() const;
     /// Why not, for messages.
     const std::string& no_weights_reason() const { return no_weights_; }
 

@@ -51,6 +51,10 @@ void Runtime::add_totals(const Totals& totals) {
     totals_.bytes_out += totals.bytes_out;
     totals_.bytes_in += totals.bytes_in;
     totals_.failovers += totals.failovers;
+    totals_.pairs_recorded += totals.pairs_recorded;
+    totals_.receipts_waiting = std::max(totals_.receipts_waiting, totals.receipts_waiting);
+    for (const auto& [node, pairs] : totals.pairs_by_node)
+        totals_.pairs_by_node[node] += pairs;
     totals_.round_trip_p50 = std::max(totals_.round_trip_p50, totals.round_trip_p50);
     totals_.round_trip_p99 = std::max(totals_.round_trip_p99, totals.round_trip_p99);
     for (const auto& [worker, pairs] : totals.pairs_by_worker)

@@ -2,10 +2,9 @@
 
 #include "base/hex.h"
 #include "base/secret.h"
-#include "base/statements.h"
+#include "client/swarm_json.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace linkcpp::client {
 
@@ -17,26 +16,7 @@ struct HubApi::Body {
 
 namespace {
 
-json to_json(const Segment& what) {
-    return {{"model", what.model},
-            {"layers", {what.layer_begin, what.layer_end}},
-            {"experts", {what.expert_begin, what.expert_end}}};
-}
-
-/// Throws json::exception where something is missing or of another type; read() catches.
-Segment segment_from(const json& value, const std::string& model) {
-    Segment what{model, 0, 0, 0, 0};
-    if (value.contains("layers")) {
-        what.layer_begin = value.at("layers").at(0);
-        what.layer_end = value.at("layers").at(1);
-    } else {
-        what.layer_begin = value.at("layer");
-        what.layer_end = what.layer_begin + 1;
-    }
-    what.expert_begin = value.at("experts").at(0);
-    what.expert_end = value.at("experts").at(1);
-    return what;
-}
+constexpr std::chrono::seconds poll_grace{10};  // beyond what a long poll may take
 
 Duration seconds(const json& value) { return std::chrono::seconds(std::min<uint64_t>(value.get<uint64_t>(), 86'400)); }
 
@@ -70,8 +50,9 @@ std::string Segment::str() const {
 HubApi::HubApi(HubUrl url, HttpSettings settings, const SigningKey& key, std::optional<Bytes> join_token)
     : http_(std::move(url), std::move(settings)), key_(key), join_token_(std::move(join_token)) {}
 
-Result<HttpAnswer> HubApi::ask(const char* method, const std::string& target, const std::string& body) {
-    HttpRequest request{method, target, {}, body, {}};
+Result<HttpAnswer> HubApi::ask(const char* method, const std::string& target, const std::string& body,
+                               std::optional<Duration> silence_limit) {
+    HttpRequest request{method, target, {}, body, silence_limit};
     if (!body.empty()) request.headers.emplace_back("Content-Type", "application/json");
     if (!token_.empty()) request.headers.emplace_back("Authorization", "Bearer " + token_);
     return http_.call(request);
@@ -185,6 +166,44 @@ Result<CoverageAnswer> HubApi::tell_coverage(const Coverage& coverage) {
 Status HubApi::leave() {
     Body body;
     return parse(ask("DELETE", "/api/expert-coverage"), body);
+}
+
+Result<Placement> HubApi::placement(const std::string& model, std::optional<uint64_t> version, Duration wait) {
+    std::string target = "/api/placement?model=" + model;
+    std::optional<Duration> limit;
+    if (version) {
+        target += fmt::format("&version={}&wait={}", *version,
+                              std::chrono::duration_cast<std::chrono::seconds>(wait).count());
+        limit = wait + poll_grace;
+    }
+    Body body;
+    LINKCPP_TRY(parse(ask("GET", target, "", limit), body));
+    return read<Placement>(http_.url(), [&] { return placement_from(body.value); });
+}
+
+Result<std::vector<ReceiptAnswer>> HubApi::post_receipts(const std::vector<SignedReceipt>& receipts) {
+    json list = json::array();
+    for (const SignedReceipt& receipt : receipts)
+        list.push_back(to_json(receipt));
+    Body body;
+    LINKCPP_TRY(parse(ask("POST", "/api/receipts", json{{"receipts", list}}.dump()), body));
+    auto answers = read<std::vector<ReceiptAnswer>>(http_.url(), [&] {
+        std::vector<ReceiptAnswer> all;
+        for (const json& item : body.value.at("results")) {
+            const auto result = item.at("result").get<std::string>();
+            const bool recorded = result == "posted" || result == "duplicate";
+            const bool may_be = result == "no_credit";
+            all.push_back({item.at("id"),
+                           recorded ? ReceiptAnswer::Fate::recorded
+                           : may_be ? ReceiptAnswer::Fate::no_credit
+                                    : ReceiptAnswer::Fate::refused,
+                           item.value("reason", "")});
+        }
+        return all;
+    });
+    if (answers.ok() && answers->size() != receipts.size())
+        return {Code::corrupt, http_.url().str() + ": an answer to other receipts than were sent"};
+    return answers;
 }
 
 Result<Ledger> HubApi::ledger(const std::string& node, int64_t after) {

@@ -7,6 +7,7 @@
 // exhausted (too much at once), invalid_argument (the hub does not understand us), corrupt (we do not understand it).
 
 #include "base/signing_key.h"
+#include "base/statements.h"
 #include "client/http_client.h"
 
 #include <map>
@@ -76,6 +77,32 @@ struct Ledger {
     std::vector<LedgerEntry> entries;
 };
 
+struct PlacementHolder {
+    std::string node, address, numeric_class;
+    std::vector<Segment> holds;
+};
+/// Who serves what of a model.
+struct Placement {
+    std::string model;
+    uint64_t version = 0;
+    std::vector<PlacementHolder> holders;
+};
+
+struct SignedReceipt {
+    Receipt receipt;
+    Signature signature{};
+};
+struct ReceiptAnswer {
+    enum class Fate {
+        recorded,   ///< now, or at an earlier try
+        no_credit,  ///< not recorded, as the payer's balance does not cover it; it may later
+        refused     ///< it never will be
+    };
+    std::string id;
+    Fate fate = Fate::refused;
+    std::string reason;
+};
+
 class HubApi {
   public:
     /// `key` outlives it. `join_token`: of a private swarm.
@@ -89,11 +116,16 @@ class HubApi {
     Result<Lease> volunteer(const VolunteerOffer& offer);
     Result<CoverageAnswer> tell_coverage(const Coverage& coverage);
     Status leave();
+    /// At once; with a version, when the hub has another one, or after `wait` (whole seconds, at most a minute).
+    Result<Placement> placement(const std::string& model, std::optional<uint64_t> version, Duration wait);
+    /// At most 100. The answers are in the same order.
+    Result<std::vector<ReceiptAnswer>> post_receipts(const std::vector<SignedReceipt>& receipts);
     Result<Ledger> ledger(const std::string& node, int64_t after);
 
   private:
     struct Body;
-    Result<HttpAnswer> ask(const char* method, const std::string& target, const std::string& body = "");
+    Result<HttpAnswer> ask(const char* method, const std::string& target, const std::string& body = "",
+                           std::optional<Duration> silence_limit = {});
     Status parse(const Result<HttpAnswer>& answer, Body& body);
 
     HttpClient http_;

@@ -1,5 +1,6 @@
 #include "cmd/config_file.h"
 
+#include "cmd/join_token.h"
 #include "cmd/values.h"
 
 #include <cerrno>
@@ -67,8 +68,10 @@ Status read_workers(const ordered_json& value, backend::ModelSettings& settings)
 
 Status read_settings(const ordered_json& entry, const std::string& folder, backend::ModelSettings& settings) {
     if (!entry.is_object()) return invalid("must be an object");
-    static const std::set<std::string> texts = {"layers", "fallback", "mode",        "policy",
-                                                "audit",  "model",    "expert_cache"};
+    static const std::set<std::string> texts = {"hub",   "hub_model", "hub_data",    "join_token", "ca",
+                                                "wait",  "layers",    "fallback",    "mode",       "policy",
+                                                "audit", "model",     "expert_cache"};
+    static const std::set<std::string> paths = {"model", "hub_data", "join_token", "ca"};
     for (const auto& [key, value] : entry.items()) {
         if (key == "file") continue;
         if (key == "workers") {
@@ -77,11 +80,12 @@ Status read_settings(const ordered_json& entry, const std::string& folder, backe
         }
         if (!texts.contains(key))
             return invalid("unknown key '" + key +
-                           "'; it can be workers, layers, fallback, mode, policy, audit, model, expert_cache");
+                           "'; it can be workers, hub, hub_model, hub_data, join_token, ca, wait, layers, fallback, "
+                           "mode, policy, audit, model, expert_cache");
         if (!value.is_string()) return invalid(key + " must be a string");
-        LINKCPP_TRY(set_model_setting(settings, key, value.get<std::string>()).in(key));
-        if (key == "model" && !settings.model_path.empty() && settings.model_path[0] != '/')
-            settings.model_path = folder + "/" + settings.model_path;
+        auto text = value.get<std::string>();
+        if (paths.contains(key) && !text.empty() && text[0] != '/') text = folder + "/" + text;
+        LINKCPP_TRY(set_model_setting(settings, key, text).in(key));
     }
     return {};
 }
@@ -112,7 +116,27 @@ Status read_models(const ordered_json& list, const std::string& folder, backend:
 }  // namespace
 
 Status set_model_setting(backend::ModelSettings& settings, const std::string& key, const std::string& text) {
-    if (key == "layers") {
+    if (key == "hub") {
+        settings.hub.url.reset();
+        if (text.empty()) return {};
+        const auto url = client::HubUrl::parse(text);
+        if (!url.ok()) return url.status();
+        settings.hub.url = *url;
+    } else if (key == "hub_model") {
+        settings.hub.model = text;
+    } else if (key == "hub_data") {
+        settings.hub.folder = text;
+    } else if (key == "join_token") {
+        auto token = read_join_token(text);
+        if (!token.ok()) return token.status();
+        settings.hub.join_token = std::move(*token);
+    } else if (key == "ca") {
+        settings.hub.ca_file = text;
+    } else if (key == "wait") {
+        const auto wait = parse_seconds(text);
+        if (!wait.ok()) return wait.status();
+        settings.hub.wait = *wait;
+    } else if (key == "layers") {
         const auto range = parse_range(text, INT32_MAX);
         if (!range.ok()) return range.status();
         std::tie(settings.layer_begin, settings.layer_end) = *range;

@@ -22,6 +22,7 @@ using nlohmann::ordered_json;
 constexpr const char* examples = R"(
 Examples:
   linkcpp generate -m model.gguf -p "The capital of France is" -n 32
+  linkcpp generate -m backbone.gguf --hub http://10.0.0.2:19000 -p "The capital of France is"
   linkcpp generate -m backbone.gguf --workers 10.0.0.5:50071,10.0.0.6:50071 -p "The capital of France is"
   echo "Who are you?" | linkcpp generate -m model.gguf --chat --temp 0.7
 The text goes to standard output as it comes, everything else to standard error. Without --temp the most likely token
@@ -187,6 +188,8 @@ void print_summary(const Options& options, const Answer& answer) {
         if (totals.failovers > 0) text += fmt::format(", {} failovers", totals.failovers);
     }
     log_info("{}", text);
+    if (const std::string receipts = receipts_text(backend::Runtime::get().totals()); !receipts.empty())
+        log_info("{}", receipts);
 }
 
 Status prepare(const Options& options, const std::atomic<bool>& stop) {

@@ -7,16 +7,23 @@
 
 namespace linkcpp::cmd {
 
+namespace {
+
+std::string data_folder(const std::string& role) {
+    if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data) return std::string(data) + "/linkcpp/" + role;
+    if (const char* home = std::getenv("HOME"); home && *home)
+        return std::string(home) + "/.local/share/linkcpp/" + role;
+    return "linkcpp-" + role + "-data";
+}
+
+}  // namespace
+
 std::string default_node_folder(const client::HubUrl& hub) {
-    std::string base = "linkcpp-worker-data";
-    if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data) {
-        base = std::string(data) + "/linkcpp/worker";
-    } else if (const char* home = std::getenv("HOME"); home && *home) {
-        base = std::string(home) + "/.local/share/linkcpp/worker";
-    }
     std::string place = net::Address{hub.host, hub.port}.str();
     std::replace(place.begin(), place.end(), ':', '_');
-    return base + "/" + place;
+    return data_folder("worker") + "/" + place;
 }
+
+std::string default_backbone_folder() { return data_folder("backbone"); }
 
 }  // namespace linkcpp::cmd

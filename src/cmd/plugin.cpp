@@ -5,6 +5,7 @@
 #include "backend/runtime.h"
 #include "base/log.h"
 #include "cmd/config_file.h"
+#include "cmd/node_folder.h"
 #include "cmd/stats_file.h"
 #include "cmd/values.h"
 
@@ -43,7 +44,13 @@ Status read_model_settings(backend::ModelSettings& settings) {
         if (!workers.ok()) return workers.status().in("LINKCPP_WORKERS");
         settings.workers = std::move(*workers);
     }
-    constexpr std::pair<const char*, const char*> names[] = {{"LINKCPP_LAYERS", "layers"},
+    constexpr std::pair<const char*, const char*> names[] = {{"LINKCPP_HUB", "hub"},
+                                                             {"LINKCPP_HUB_MODEL", "hub_model"},
+                                                             {"LINKCPP_HUB_DATA", "hub_data"},
+                                                             {"LINKCPP_JOIN_TOKEN", "join_token"},
+                                                             {"LINKCPP_CA", "ca"},
+                                                             {"LINKCPP_WAIT", "wait"},
+                                                             {"LINKCPP_LAYERS", "layers"},
                                                              {"LINKCPP_FALLBACK", "fallback"},
                                                              {"LINKCPP_MODE", "mode"},
                                                              {"LINKCPP_POLICY", "policy"},
@@ -80,12 +87,14 @@ Status read_environment(backend::Config& config) {
 extern "C" __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(void) {
     using namespace linkcpp;
     backend::Config config;
+    config.data_folder = cmd::default_backbone_folder();
     if (const Status status = cmd::read_environment(config); !status.ok()) {
         // Staying away would be worse: a sparse model would be computed with its holes. Every decode says what is wrong.
         log_error("{}", status.message());
         config.error = status.message();
-    } else if (config.defaults.workers.empty() && config.models.empty()) {
-        log_warning("LINKCPP_WORKERS is not set (host:port,host:port): all experts are computed here");
+    } else if (!config.defaults.has_workers() && config.models.empty()) {
+        log_warning(
+            "neither LINKCPP_WORKERS (host:port,host:port) nor LINKCPP_HUB is set: all experts are computed here");
     }
     backend::Runtime::configure(std::move(config));
     return backend::registration();

@@ -21,6 +21,7 @@ namespace {
 constexpr const char* examples = R"(
 Examples:
   linkcpp serve -m model.gguf --workers 10.0.0.5:50071,10.0.0.6:50071
+  linkcpp serve -m backbone.gguf --hub http://10.0.0.2:19000
   linkcpp serve -m backbone.gguf --workers 10.0.0.5:50071 --port 8080 -c 8192 -np 4
   linkcpp serve -m main.gguf -md draft.gguf --spec-type draft-simple --config swarm.json
   linkcpp serve -m model.gguf --workers 10.0.0.5:50071 -- --help      (the options of llama-server)
@@ -34,8 +35,10 @@ struct Options {
 };
 
 /// Our options; each takes a value.
-constexpr std::array own = {"-m",       "--model", "--workers", "--config",       "--layers", "--fallback",    "--mode",
-                            "--policy", "--audit", "--weights", "--expert-cache", "--stats",  "--llama-server"};
+constexpr std::array own = {"-m",         "--model",        "--workers", "--hub",         "--hub-model",
+                            "--hub-data", "--join-token",   "--ca",      "--wait",        "--config",
+                            "--layers",   "--fallback",     "--mode",    "--policy",      "--audit",
+                            "--weights",  "--expert-cache", "--stats",   "--llama-server"};
 
 bool is_own(const std::string& word) {
     return std::any_of(own.begin(), own.end(), [&](const char* option) {
@@ -54,6 +57,12 @@ void set_environment(const Options& options, const std::string& plugin) {
     for (const std::string& worker : options.swarm.workers)
         workers += (workers.empty() ? "" : ",") + worker;
     set("LINKCPP_WORKERS", workers);
+    set("LINKCPP_HUB", options.swarm.hub);
+    set("LINKCPP_HUB_MODEL", options.swarm.hub_model);
+    set("LINKCPP_HUB_DATA", options.swarm.hub_data);
+    set("LINKCPP_JOIN_TOKEN", options.swarm.join_token);
+    set("LINKCPP_CA", options.swarm.ca);
+    set("LINKCPP_WAIT", options.swarm.wait);
     set("LINKCPP_CONFIG", options.swarm.config);
     set("LINKCPP_LAYERS", options.swarm.layers);
     set("LINKCPP_FALLBACK", options.swarm.fallback);

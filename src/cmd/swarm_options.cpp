@@ -3,9 +3,12 @@
 #include "backend/device.h"
 #include "backend/runtime.h"
 #include "cmd/config_file.h"
+#include "cmd/node_folder.h"
 #include "cmd/values.h"
 #include "moe/engine.h"
 #include "moe/model_file.h"
+
+#include <fmt/format.h>
 
 namespace linkcpp::cmd {
 
@@ -41,9 +44,6 @@ void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_re
         ->delimiter(',')
         ->check(readable(parse_worker))
         ->type_name("HOST:PORT,...");
-    command.add_option("--config", options.config, "Workers and settings per model, see docs/PLUGIN.md")
-        ->check(CLI::ExistingFile)
-        ->type_name("FILE.json");
     const auto add = [&](const char* name, const char* key, std::string& value, const char* description,
                          const char* type) {
         return command.add_option(name, value, description)
@@ -54,6 +54,19 @@ void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_re
                 return true;
             }));
     };
+    add("--hub", "hub", options.hub, "The hub that knows the workers; they may come and go", "http[s]://HOST:PORT");
+    command.add_option("--config", options.config, "Workers and settings per model, see docs/PLUGIN.md")
+        ->check(CLI::ExistingFile)
+        ->type_name("FILE.json");
+    const std::vector<CLI::Option*> of_hub = {
+        add("--hub-model", "hub_model", options.hub_model,
+            "What the hub calls the model (default: the one that is the same file)", "NAME"),
+        add("--hub-data", "hub_data", options.hub_data,
+            "Folder for this backbone's key and receipts (default: the user's data folder)", "FOLDER"),
+        add("--join-token", "join_token", options.join_token, "The token of a private swarm", "FILE"),
+        add("--ca", "ca", options.ca, "The authority that the hub's certificate is checked with, PEM", "FILE"),
+        add("--wait", "wait", options.wait, "How long to wait for experts that no worker has (default: 60)",
+            "SECONDS")};
     const std::vector<CLI::Option*> details = {
         add("--layers", "layers", options.layers, "Layers whose experts the workers compute (default: all)", "A:B"),
         add("--fallback", "fallback", options.fallback,
@@ -80,11 +93,15 @@ void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_re
             ->check(CLI::ExistingFile),
         add("--expert-cache", "expert_cache", options.expert_cache,
             "Memory for experts that are computed here (default: 2GiB)", "SIZE")};
-    command.parse_complete_callback([&options, details, workers_required] {
+    command.parse_complete_callback([&options, of_hub, details, workers_required] {
+        for (const CLI::Option* option : of_hub) {
+            if (option->count() > 0 && options.hub.empty() && options.config.empty())
+                throw CLI::RequiresError(option->get_name(), "--hub or --config");
+        }
         if (options.wanted()) return;
-        if (workers_required) throw CLI::RequiredError("--workers or --config");
+        if (workers_required) throw CLI::RequiredError("--workers, --hub or --config");
         for (const CLI::Option* option : details) {
-            if (option->count() > 0) throw CLI::RequiresError(option->get_name(), "--workers or --config");
+            if (option->count() > 0) throw CLI::RequiresError(option->get_name(), "--workers, --hub or --config");
         }
     });
 }
@@ -95,6 +112,12 @@ std::vector<std::string> swarm_arguments(const SwarmOptions& options) {
         if (!value.empty()) arguments.insert(arguments.end(), {name, value});
     };
     add("--workers", joined(options.workers));
+    add("--hub", options.hub);
+    add("--hub-model", options.hub_model);
+    add("--hub-data", options.hub_data);
+    add("--join-token", options.join_token);
+    add("--ca", options.ca);
+    add("--wait", options.wait);
     add("--config", options.config);
     add("--layers", options.layers);
     add("--fallback", options.fallback);
@@ -106,25 +129,35 @@ std::vector<std::string> swarm_arguments(const SwarmOptions& options) {
     return arguments;
 }
 
+std::vector<std::pair<const char*, std::string>> model_settings(const SwarmOptions& options) {
+    return {{"hub", options.hub},
+            {"hub_model", options.hub_model},
+            {"hub_data", options.hub_data},
+            {"join_token", options.join_token},
+            {"ca", options.ca},
+            {"wait", options.wait},
+            {"layers", options.layers},
+            {"fallback", options.fallback},
+            {"mode", options.mode},
+            {"policy", options.policy},
+            {"audit", options.audit},
+            {"model", options.weights},
+            {"expert_cache", options.expert_cache}};
+}
+
 Result<backend::Config> backend_config(const SwarmOptions& options, int n_threads) {
     const auto apply = [&options](backend::ModelSettings& settings) -> Status {
         if (!options.workers.empty()) settings.workers.clear();
         for (const std::string& worker : options.workers)
             settings.workers.push_back(*parse_worker(worker));
-        const std::pair<const char*, const std::string&> given[] = {{"layers", options.layers},
-                                                                    {"fallback", options.fallback},
-                                                                    {"mode", options.mode},
-                                                                    {"policy", options.policy},
-                                                                    {"audit", options.audit},
-                                                                    {"model", options.weights},
-                                                                    {"expert_cache", options.expert_cache}};
-        for (const auto& [key, text] : given) {
+        for (const auto& [key, text] : model_settings(options)) {
             if (!text.empty()) LINKCPP_TRY(set_model_setting(settings, key, text));
         }
         return {};
     };
     backend::Config config;
     config.n_threads = n_threads;
+    config.data_folder = default_backbone_folder();
     LINKCPP_TRY(options.config.empty() ? apply(config.defaults) : read_config_file(options.config, apply, config));
     return config;
 }
@@ -150,10 +183,11 @@ Status check_model(const std::string& path, const backend::Config* config) {
     if (!model.ok()) return model.status();
     if (!model->info().sparse) return {};
     const backend::ModelSettings* settings = config == nullptr ? nullptr : &config->for_file(path);
-    if (settings == nullptr || settings->workers.empty()) {
-        return {Code::invalid_argument,
-                path +
-                    " is a backbone file: its experts are elsewhere. Name the workers that have them with --workers"};
+    if (settings == nullptr || !settings->has_workers()) {
+        return {
+            Code::invalid_argument,
+            path + " is a backbone file: its experts are elsewhere. Name the workers that have them with --workers, or "
+                   "their hub with --hub"};
     }
     for (const moe::ModelLayer& layer : model->layers()) {
         if (layer.n_expert == 0 || settings->covers(layer.layer)) continue;
@@ -164,6 +198,22 @@ Status check_model(const std::string& path, const backend::Config* config) {
     return {};
 }
 
+std::string receipts_text(const backend::Totals& totals) {
+    if (totals.pairs_by_node.empty() && totals.receipts_waiting == 0) return "";
+    std::string nodes;
+    uint64_t sum = 0;
+    for (const auto& [node, rows] : totals.pairs_by_node) {
+        nodes += fmt::format("{}{} {}", nodes.empty() ? "" : ", ", node.substr(0, 8), rows);
+        sum += rows;
+    }
+    std::string text =
+        fmt::format("receipts for {} rows ({}); recorded by the hub: {}{}", sum, nodes, totals.pairs_recorded,
+                    totals.pairs_recorded > sum ? ", with those of earlier runs" : "");
+    if (totals.receipts_waiting > 0)
+        text += fmt::format("; {} receipts are kept until the hub takes them", totals.receipts_waiting);
+    return text;
+}
+
 nlohmann::ordered_json totals_json(const backend::Totals& totals) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::object();
     for (const auto& [worker, pairs] : totals.pairs_by_worker)
@@ -171,12 +221,18 @@ nlohmann::ordered_json totals_json(const backend::Totals& totals) {
     nlohmann::ordered_json classes = nlohmann::ordered_json::object();
     for (const auto& [worker, name] : totals.class_by_worker)
         classes[worker] = name;
+    nlohmann::ordered_json nodes = nlohmann::ordered_json::object();
+    for (const auto& [node, pairs] : totals.pairs_by_node)
+        nodes[node] = pairs;
     return {{"layer_calls", totals.layer_calls},
             {"layer_tokens", totals.tokens},
             {"rows_remote", totals.pairs_remote},
             {"rows_local", totals.pairs_local},
             {"rows_by_worker", rows},
             {"class_by_worker", classes},
+            {"rows_by_node", nodes},
+            {"rows_recorded", totals.pairs_recorded},
+            {"receipts_waiting", totals.receipts_waiting},
             {"bytes_out", totals.bytes_out},
             {"bytes_in", totals.bytes_in},
             {"bytes_per_token_layer", bytes_per_token_layer(totals)},
@@ -193,6 +249,9 @@ backend::Totals totals_from_json(const nlohmann::ordered_json& json) {
     json.at("rows_local").get_to(totals.pairs_local);
     json.at("rows_by_worker").get_to(totals.pairs_by_worker);
     json.at("class_by_worker").get_to(totals.class_by_worker);
+    json.at("rows_by_node").get_to(totals.pairs_by_node);
+    json.at("rows_recorded").get_to(totals.pairs_recorded);
+    json.at("receipts_waiting").get_to(totals.receipts_waiting);
     json.at("bytes_out").get_to(totals.bytes_out);
     json.at("bytes_in").get_to(totals.bytes_in);
     json.at("failovers").get_to(totals.failovers);

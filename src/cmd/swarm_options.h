@@ -13,16 +13,20 @@ namespace linkcpp::cmd {
 
 struct SwarmOptions {
     std::vector<std::string> workers;
+    std::string hub;     ///< that knows the workers
     std::string config;  ///< a file with settings
-    std::string layers, fallback, mode, policy, audit, weights,
-        expert_cache;  ///< as they were given; empty: not at all
+    // As they were given; empty: not at all.
+    std::string hub_model, hub_data, join_token, ca, wait;
+    std::string layers, fallback, mode, policy, audit, weights, expert_cache;
 
     /// Otherwise a plain local run, without our backend.
-    bool wanted() const { return !workers.empty() || !config.empty(); }
+    bool wanted() const { return !workers.empty() || !hub.empty() || !config.empty(); }
 };
 
 void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_required);
 std::vector<std::string> swarm_arguments(const SwarmOptions& options);
+/// The options that describe a model, by the keys of a file with settings; those that were not given are empty.
+std::vector<std::pair<const char*, std::string>> model_settings(const SwarmOptions& options);
 /// What the options mean for the backend; options change the default entry of a file. Errors: of the file only, options
 /// were checked while they were parsed.
 Result<backend::Config> backend_config(const SwarmOptions& options, int n_threads);
@@ -35,6 +39,8 @@ Status prepare_backends(const SwarmOptions& options, backend::Config config);
 /// (invalid_argument). `config` is null for a run without workers.
 Status check_model(const std::string& path, const backend::Config* config);
 
+/// One line: which nodes earned how much, and what the hub did not take yet; "" without a hub.
+std::string receipts_text(const backend::Totals& totals);
 /// What all layers of a run add up to, for statistics.
 nlohmann::ordered_json totals_json(const backend::Totals& totals);
 backend::Totals totals_from_json(const nlohmann::ordered_json& json);  ///< throws what the JSON library throws

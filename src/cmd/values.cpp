@@ -72,6 +72,14 @@ Result<double> parse_share(const std::string& text) {
     return share;
 }
 
+Result<Duration> parse_seconds(const std::string& text) {
+    int64_t value = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 86'400)
+        return {Code::invalid_argument, "'" + text + "' is not a number of seconds; write 0 to 86400"};
+    return Duration(std::chrono::seconds(value));
+}
+
 Result<std::vector<net::Address>> parse_addresses(const std::string& text) {
     std::vector<net::Address> addresses;
     for (size_t begin = 0; begin <= text.size();) {

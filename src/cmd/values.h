@@ -20,6 +20,9 @@ Result<uint64_t> parse_size(const std::string& text);
 /// A share from 0 to 1: "0.01", "1/256", "1".
 Result<double> parse_share(const std::string& text);
 
+/// A whole number of seconds, up to a day.
+Result<Duration> parse_seconds(const std::string& text);
+
 /// "host:port,host:port,…"; empty items are ignored.
 Result<std::vector<net::Address>> parse_addresses(const std::string& text);
 

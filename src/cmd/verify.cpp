@@ -18,6 +18,7 @@ namespace {
 constexpr const char* examples = R"(
 Examples:
   linkcpp verify -m model.gguf --workers 10.0.0.5:50071,10.0.0.6:50071
+  linkcpp verify -m model.gguf --hub http://10.0.0.2:19000
   linkcpp verify -m model.gguf --backbone backbone.gguf --fallback none --workers 10.0.0.5:50071 -n 64 --json
 Each run has a process of its own; the local one knows nothing of the workers. Ends with 0 if all tokens are identical
 (and all logits too, bit by bit, in exact mode with workers that compute with the same instructions as this machine).

@@ -1,76 +1,12 @@
 #!/usr/bin/env python3
 """Autonomous workers and a live hub, as processes: from nothing to serving a decode, restarts of both, kills, budgets, Ctrl-C."""
-import json
 import os
 import signal
 import subprocess
-import threading
-import time
 import unittest
 
 from hub_process import BIN, MODEL, Hub
-
-WAIT = 60
-
-
-class Worker:
-    """linkcpp-expert-worker --hub with JSON lines; events are kept as they come."""
-
-    def __init__(self, hub, folder, *arguments):
-        self.events = []
-        self.changed = threading.Condition()
-        command = [BIN + "/linkcpp-expert-worker", "--hub", hub.url, "--data", folder, "--log", "json", "--threads", "1", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.reader = threading.Thread(target=self.read)
-        self.reader.start()
-
-    def read(self):
-        for line in self.process.stdout:
-            with self.changed:
-                self.events.append(json.loads(line))
-                self.changed.notify_all()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.end()
-
-    def end(self):
-        code = self.process.wait(timeout=WAIT)
-        self.reader.join()
-        self.process.stdout.close()
-        self.said = self.process.stderr.read()
-        self.process.stderr.close()
-        return code
-
-    def stop(self, number=signal.SIGINT):
-        self.process.send_signal(number)
-        self.process.wait(timeout=WAIT)
-
-    def of(self, kind):
-        return [event for event in self.events if event["event"] == kind]
-
-    def wait(self, kind, count=1):
-        with self.changed:
-            done = self.changed.wait_for(lambda: len(self.of(kind)) >= count, WAIT)
-        assert done, f"no {kind} in {self.events}"
-        return self.of(kind)[count - 1]
-
-
-def until(condition):
-    """Waits for what another process will do."""
-    end = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.02)
-
-
-def holders(hub):
-    return hub.json("/api/placement?model=m")[1]["holders"]
-
+from worker_process import WAIT, Worker, holders, until
 
 class Join(unittest.TestCase):
     def setUp(self):

@@ -1,0 +1,50 @@
+#pragma once
+// What a backbone is at a hub: its key, and the hub's key as it was at the first contact, both in a folder of its own (node.key,
+// hub.pub). Thread-safe; each thread asks through a HubApi of its own.
+
+#include "client/hub_api.h"
+
+#include <mutex>
+
+namespace linkcpp::client {
+
+struct AccountSettings {
+    HubUrl url;
+    std::string folder;  ///< is made
+    std::optional<Bytes> join_token;
+    HttpSettings http;
+};
+
+class HubAccount {
+  public:
+    /// Errors: io, corrupt and the like, of the key's file.
+    static Result<std::unique_ptr<HubAccount>> open(AccountSettings settings);
+
+    const HubUrl& url() const { return settings_.url; }
+    const std::string& folder() const { return settings_.folder; }
+    const SigningKey& key() const { return key_; }
+    std::string node() const { return key_.public_key().fingerprint(); }
+
+    /// `stop` outlives what is returned; this object does as well.
+    HubApi api(const std::atomic<bool>* stop) const;
+    /// Registers. Errors: unsupported (another hub than before, or one that does not want us), those of HubApi.
+    Status enter(HubApi& api);
+    /// Asks, and where the hub does not know us (any more), registers and asks again.
+    template <typename Ask>
+    auto ask(HubApi& api, const Ask& question) -> decltype(question()) {
+        auto answer = question();
+        if (answer.ok() || answer.status().code() != Code::mismatch) return answer;
+        if (const Status entered = enter(api); !entered.ok()) return entered;
+        return question();
+    }
+
+  private:
+    HubAccount(AccountSettings settings, SigningKey key);
+
+    const AccountSettings settings_;
+    const SigningKey key_;
+    std::mutex mutex_;
+    std::optional<PublicKey> pinned_;  // protected by mutex_
+};
+
+}  // namespace linkcpp::client
