@@ -71,6 +71,7 @@ def local_text(n_predict):
 
 class Placement(unittest.TestCase):
     def setUp(self):
+        self.known = set()
         self.hub = self.start_hub()
         self.folder = self.hub.folder.name
         self.data = self.folder + "/backbone"
@@ -88,22 +89,20 @@ class Placement(unittest.TestCase):
 
     def worker(self, name, experts):
         """Serves, and the hub knows."""
-        before = len(holders(self.hub))
         worker = Worker(self.hub, f"{self.folder}/{name}", "--max-experts", str(experts)).__enter__()
         self.addCleanup(worker.__exit__)
-        until(lambda: sum(end - begin for holder in holders(self.hub)[before:] for layers, (begin, end) in
-                          [(what["layers"], what["experts"]) for what in holder["holds"]]
-                          for _ in range(*layers)) == experts)
-        worker.id = worker.wait("registered").get("node") or next(
-            holder["node"] for holder in holders(self.hub) if holder["node"] not in self.known)
+
+        def serving():
+            """The node that is new, with all that it is to hold."""
+            for holder in holders(self.hub):
+                held = [what["layers"] + what["experts"] for what in holder["holds"]]
+                if holder["node"] not in self.known and sum((b - a) * (d - c) for a, b, c, d in held) == experts:
+                    worker.id = holder["node"]
+                    return True
+            return False
+        until(serving)
         self.known.add(worker.id)
         return worker
-
-    known: set
-
-    def run(self, result=None):
-        self.known = set()
-        return super().run(result)
 
     def backbone(self, n_predict, *arguments):
         return Backbone(n_predict, "--hub", self.hub.url, "--fallback", "none", *arguments, data=self.data)
