@@ -117,7 +117,7 @@ TEST_F(Journal, AWriteThatFailsHalfWayKeepsNone) {
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit limit{};
     getrlimit(RLIMIT_FSIZE, &limit);
-    const rlim_t whole = std::exchange(limit.rlim_cur, std::filesystem::file_size(file()) + 700);
+    const rlim_t whole = std::exchange(limit.rlim_cur, std::filesystem::file_size(file()) * 3 / 2 + 20);
     setrlimit(RLIMIT_FSIZE, &limit);
     EXPECT_FALSE(journal().add(receipts(2)).ok()) << "one would have fitted";
     limit.rlim_cur = whole;
