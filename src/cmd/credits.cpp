@@ -20,13 +20,14 @@ namespace {
 constexpr const char* examples = R"(
 Examples:
   linkcpp credits --hub http://hub:19000                       of the worker of this machine
+  linkcpp credits --hub http://hub:19000 --backbone            what decodes on this machine have paid, and to whom
   linkcpp credits --hub http://hub:19000 --node 1f2e…          of any node
   linkcpp credits --hub http://hub:19000 --json                for programs
 )";
 
 struct Options {
     std::string hub, node, data, join_token, ca_file;
-    bool json = false;
+    bool json = false, backbone = false;
 };
 
 int fail(const Status& status, int code = exit_failed) {
@@ -36,11 +37,14 @@ int fail(const Status& status, int code = exit_failed) {
 
 /// The key of the worker that belongs to this hub; without one, a key of the moment, which is enough to look.
 Result<SigningKey> key_of(const Options& options, const client::HubUrl& url) {
-    const std::string path = (options.data.empty() ? default_node_folder(url) : options.data) + "/node.key";
+    const std::string usual = options.backbone ? default_backbone_folder(url) : default_node_folder(url);
+    const std::string path = (options.data.empty() ? usual : options.data) + "/node.key";
     const bool there = access(path.c_str(), F_OK) == 0;
     if (there) return SigningKey::load_or_create(path);
     if (!options.node.empty()) return SigningKey::generate();
-    return {Code::not_found, path + " is not there: no worker has joined this hub from here. Give --node or --data"};
+    return {Code::not_found, path + " is not there: no " +
+                                 (options.backbone ? "backbone has asked" : "worker has joined") +
+                                 " this hub from here. Give --node or --data"};
 }
 
 /// All entries, page by page. A private swarm asks who we are.
@@ -114,7 +118,8 @@ void add_credits(CLI::App& app, int& exit_code) {
     credits->footer(examples);
     credits->add_option("--hub", options->hub, "The hub")->required()->type_name("http[s]://HOST:PORT");
     credits->add_option("--node", options->node, "A node's id (default: this machine's worker)")->type_name("ID");
-    credits->add_option("--data", options->data, "The worker's folder (default: the user's data folder)")
+    credits->add_flag("--backbone", options->backbone, "This machine's backbone instead of its worker");
+    credits->add_option("--data", options->data, "The node's folder (default: the user's data folder)")
         ->type_name("FOLDER");
     credits->add_option("--join-token", options->join_token, "The token of a private swarm")->type_name("FILE");
     credits->add_option("--ca", options->ca_file, "The authority that the hub's certificate is checked with, PEM")

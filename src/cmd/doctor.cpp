@@ -3,10 +3,12 @@
 #include "cmd/doctor.h"
 
 #include "backend/device.h"
+#include "backend/swarm_link.h"
 #include "base/log.h"
 #include "cmd/commands.h"
 #include "cmd/swarm_options.h"
 #include "moe/engine.h"
+#include "moe/model_file.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -22,6 +24,7 @@ constexpr const char* examples = R"(
 Examples:
   linkcpp doctor
   linkcpp doctor -m backbone.gguf --workers 10.0.0.5:50071,10.0.0.6:50071
+  linkcpp doctor -m backbone.gguf --hub http://10.0.0.2:19000
   linkcpp doctor -m model.gguf --backbone backbone.gguf --config swarm.json --json
 Ends with 1 if there is a problem, with 0 if there are none, or warnings only.
 )";
@@ -61,6 +64,28 @@ std::string findings_json(const std::vector<Finding>& findings, bool good) {
     return record.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
+/// The workers that a hub names are looked at like all others.
+void ask_hub(const backend::Config& config, const std::string& loaded, Setup& setup, std::vector<Finding>& findings) {
+    if (!setup.settings.hub.url) return;
+    const std::string check = "hub " + setup.settings.hub.url->str();
+    backend::SwarmModel model;
+    if (const auto file = moe::ModelFile::open(loaded); file.ok()) model.fingerprint = file->info().fingerprint.hex();
+    if (const auto own_class = moe::numeric_class(""); own_class.ok()) model.numeric_class = *own_class;
+    const auto link = backend::SwarmLink::open(setup.settings, model, config);
+    if (!link.ok()) {
+        findings.push_back({Level::problem, check, link.status().message(),
+                            "is linkcpp-hub running there, and does it serve this model?"});
+        return;
+    }
+    setup.settings.workers = (*link)->workers();
+    const size_t n = setup.settings.workers.size();
+    if (n == 0)
+        findings.push_back({Level::warning, check, "names no workers",
+                            "start some: linkcpp-expert-worker --hub " + setup.settings.hub.url->str()});
+    else
+        findings.push_back({Level::ok, check, fmt::format("names {} worker{}", n, n == 1 ? "" : "s"), ""});
+}
+
 int run(const Options& options) {
     set_log_level(LogLevel::error);  // what the checks find is in the table
     moe::silence_ggml();
@@ -69,8 +94,9 @@ int run(const Options& options) {
     const auto config = backend_config(options.swarm, 0);
     if (config.ok()) {
         const std::string& loaded = options.backbone.empty() ? options.model : options.backbone;
-        const Setup setup{options.model, options.backbone, config->for_file(loaded), options.n_threads};
+        Setup setup{options.model, options.backbone, config->for_file(loaded), options.n_threads};
         if (!loaded.empty()) check_files(setup, findings);
+        ask_hub(*config, loaded, setup, findings);
         check_workers(setup, findings);
         check_machine(setup, findings);
     } else {
@@ -84,7 +110,8 @@ int run(const Options& options) {
 
 /// Loads the plugin as a stock tool does. The settings of the environment are not for this process.
 int load_plugin(const std::string& path) {
-    for (const char* variable : {"GGML_BACKEND_PATH", "LINKCPP_CONFIG", "LINKCPP_STATS", "LINKCPP_WORKERS"})
+    for (const char* variable :
+         {"GGML_BACKEND_PATH", "LINKCPP_CONFIG", "LINKCPP_STATS", "LINKCPP_WORKERS", "LINKCPP_HUB"})
         unsetenv(variable);
     setenv("LINKCPP_LOG", "error", 1);
     moe::silence_ggml();

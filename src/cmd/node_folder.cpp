@@ -16,14 +16,20 @@ std::string data_folder(const std::string& role) {
     return "linkcpp-" + role + "-data";
 }
 
-}  // namespace
-
-std::string default_node_folder(const client::HubUrl& hub) {
+std::string place_of(const client::HubUrl& hub) {
     std::string place = net::Address{hub.host, hub.port}.str();
     std::replace(place.begin(), place.end(), ':', '_');
-    return data_folder("worker") + "/" + place;
+    return place;
 }
 
+}  // namespace
+
+std::string default_node_folder(const client::HubUrl& hub) { return data_folder("worker") + "/" + place_of(hub); }
+
 std::string default_backbone_folder() { return data_folder("backbone"); }
+
+std::string default_backbone_folder(const client::HubUrl& hub) {
+    return default_backbone_folder() + "/" + place_of(hub);
+}
 
 }  // namespace linkcpp::cmd

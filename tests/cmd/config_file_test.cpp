@@ -47,6 +47,23 @@ TEST(ConfigFile, WhatIsGivenBesideChangesTheDefaultAndWhatBuildsOnIt) {
     EXPECT_EQ(config.for_file("b").fallback, backend::Fallback::automatic);
 }
 
+TEST(ConfigFile, HubsPerModel) {
+    backend::Config config;
+    const Status status = parse_config(R"({
+        "default": {"hub": "http://10.0.0.2:19000", "hub_model": "qwen", "hub_data": "data", "wait": "5"},
+        "models": [{"file": "here", "hub": ""}, {"file": "other", "hub": "https://hub:1", "hub_model": "", "wait": "0"}]})",
+                                       "/etc/swarm", {}, config);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(config.defaults.hub.url->str(), "http://10.0.0.2:19000");
+    EXPECT_EQ(config.defaults.hub.model, "qwen");
+    EXPECT_EQ(config.defaults.hub.folder, "/etc/swarm/data");
+    EXPECT_EQ(config.defaults.hub.wait, std::chrono::seconds(5));
+    EXPECT_TRUE(config.defaults.has_workers());
+    EXPECT_FALSE(config.for_file("here").has_workers());
+    EXPECT_EQ(config.for_file("other").hub.url->str(), "https://hub:1");
+    EXPECT_EQ(config.for_file("other").hub.model, "") << "the one with our fingerprint";
+}
+
 TEST(ConfigFile, ErrorsNameTheKey) {
     const std::pair<const char*, const char*> cases[] = {
         {"{", "not JSON"},
@@ -57,6 +74,9 @@ TEST(ConfigFile, ErrorsNameTheKey) {
         {R"({"default": {"workers": "127.0.0.1:1"}})", "workers must be a list"},
         {R"({"default": {"workers": ["nonsense"]}})", "'nonsense'"},
         {R"({"default": {"workers": ["127.0.0.1:1", "127.0.0.1:1"]}})", "twice"},
+        {R"({"default": {"hub": "ftp://x"}})", "default: hub: "},
+        {R"({"default": {"wait": "1m"}})", "wait: '1m'"},
+        {R"({"default": {"join_token": "no-such-file"}})", "join_token: "},
         {R"({"default": {"layers": 3}})", "layers must be a string"},
         {R"({"default": {"layers": "4:2"}})", "default: layers: '4:2'"},
         {R"({"default": {"mode": "fast"}})", "mode: 'fast'"},

@@ -25,7 +25,7 @@ def rows_of(n_predict):
 class Backbone:
     """linkcpp generate; its text is taken piece by piece."""
 
-    def __init__(self, n_predict, *arguments, data=None):
+    def __init__(self, n_predict, *arguments, data=None, environment=None):
         ours, its = socket.socketpair()
         # The smallest there is: room for a few tokens, then the decode waits until we read.
         its.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
@@ -35,7 +35,7 @@ class Backbone:
                    "--threads", "1", *arguments]
         if data:
             command += ["--hub-data", data]
-        self.process = subprocess.Popen(command, stdout=its, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdout=its, stderr=subprocess.PIPE, text=True, env=environment)
         its.close()
 
     def __enter__(self):
@@ -191,6 +191,19 @@ class Placement(unittest.TestCase):
             self.assertEqual(backbone.finish(), 0, backbone.said)
             self.assertEqual(backbone.text, local_text(8))
 
+    def test_tells_who_was_paid(self):
+        a = self.worker("a", 64)
+        environment = {**os.environ, "XDG_DATA_HOME": self.folder}
+        with Backbone(8, "--hub", self.hub.url, "--fallback", "none", environment=environment) as backbone:
+            self.assertEqual(backbone.finish(), 0, backbone.said)
+            self.assertIn(f"receipts for {rows_of(8)} rows ({a.id[:8]} {rows_of(8)}); recorded by the hub: {rows_of(8)}",
+                          backbone.said)
+        said = subprocess.run([BIN + "/linkcpp", "credits", "--hub", self.hub.url, "--backbone"], env=environment, check=True,
+                              capture_output=True, text=True).stdout
+        paid = [int(match[1]) for match in re.finditer(rf"-(\d+)  to {a.id}  \d+ rows of m", said)]
+        self.assertGreater(sum(paid), 0)
+        self.assertTrue(said.endswith(f" has {1000000 - sum(paid)} credits\n"), said)
+
     def test_without_a_way_to_the_workers_it_says_so(self):
         with self.backbone(4, "--hub-model", "other") as backbone:
             self.assertEqual(backbone.finish(), 1)
@@ -215,6 +228,14 @@ class Placement(unittest.TestCase):
         with self.backbone(4) as backbone:
             self.assertEqual(backbone.finish(), 1)
             self.assertIn("another hub", backbone.said)
+
+    def test_doctor_looks_at_the_workers_of_the_hub(self):
+        command = [BIN + "/linkcpp", "doctor", "-m", MODEL, "--hub", self.hub.url, "--hub-data", self.data]
+        self.assertIn("names no workers", subprocess.run(command, capture_output=True, text=True).stdout)
+        self.worker("a", 64)
+        said = subprocess.run(command, capture_output=True, text=True).stdout
+        self.assertIn("names 1 worker\n", said)
+        self.assertIn("worker " + holders(self.hub)[0]["address"], said)
 
     def test_the_plugin_asks_too(self):
         a = self.worker("a", 64)
