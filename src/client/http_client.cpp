@@ -164,9 +164,45 @@ struct HttpClient::Impl {
         for (const auto& field : parser.get())
             answer.headers[lower_case({field.name_string().data(), field.name_string().size()})] =
                 std::string(field.value());
-        LINKCPP_TRY(read_body(parser, answer, answer.ok() ? sink : BodySink(), limit));
+        const BodySink& into = answer.ok() ? sink : no_sink;
+        const auto length = parser.content_length();
+        if (length && !parser.chunked() && !parser.is_done())
+            LINKCPP_TRY(read_body_of(*length, answer, into, limit));
+        else
+            LINKCPP_TRY(read_body(parser, answer, into, limit));
         if (!parser.keep_alive()) close();
         return answer;
+    }
+    /// The common case, past Beast, whose reads are as small as what its buffer happens to hold.
+    Status read_body_of(uint64_t length, HttpAnswer& answer, const BodySink& sink, Duration limit) {
+        piece.resize(piece_bytes);
+        while (length > 0) {
+            size_t n = static_cast<size_t>(std::min<uint64_t>(length, piece.size()));
+            const asio::mutable_buffer room(piece.data(), n);
+            Error failed;
+            if (buffer.size() > 0) {  // came with the header
+                n = asio::buffer_copy(room, buffer.data());
+                buffer.consume(n);
+            } else {
+                socket().expires_after(limit);
+                failed = wait([&](auto done) {
+                    with_stream([&](auto& stream) {
+                        stream.async_read_some(room, [&n, done](const Error& e, size_t got) mutable {
+                            n = got;
+                            done(e);
+                        });
+                    });
+                });
+            }
+            if (failed) return dropped(failed, "sending its answer");
+            const Status taken = take(answer, sink, ByteSpan(piece).first(n));
+            if (!taken.ok()) {
+                close();
+                return taken;
+            }
+            length -= n;
+        }
+        return {};
     }
     Status read_body(Parser& parser, HttpAnswer& answer, const BodySink& sink, Duration limit) {
         piece.resize(piece_bytes);
@@ -218,6 +254,7 @@ struct HttpClient::Impl {
     std::optional<asio::ssl::context> context;
     std::optional<Plain> plain;
     std::optional<Secure> tls;
+    const BodySink no_sink;
     beast::flat_buffer buffer;
     Bytes piece;
 };
