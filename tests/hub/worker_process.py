@@ -46,6 +46,7 @@ class Worker:
     def stop(self, number=signal.SIGINT):
         self.process.send_signal(number)
         self.process.wait(timeout=WAIT)
+        self.reader.join()  # all it said has been read
 
     def of(self, kind):
         return [event for event in self.events if event["event"] == kind]
