@@ -174,7 +174,7 @@ Status Model::compute(const Region& region) {
     dispatch::ExpertJob job;
     LINKCPP_TRY(make_job(region, std::move(program), source_.n_expert(region.layer), inputs, job));
     job.accept_missing = fallback_;
-    dispatch::JobResult result;
+    dispatch::JobResult result = take_memory();
     if (settings_.covers(region.layer)) {
         LINKCPP_TRY(dispatcher_->run(job, result));
     } else {  // here only because another model's settings let this layer through
@@ -184,10 +184,24 @@ Status Model::compute(const Region& region) {
     uint32_t n_local = 0;
     LINKCPP_TRY(compute_missing(job, region.program, result, n_local));
     write_output(region, job, result);
+    keep_memory(job, std::move(result));
 
     Runtime::get().add_layer({name_, region.layer, job.n_tokens, job.n_pairs(), job.n_pairs() - n_local, n_local,
                               network_->loop().now() - begin});
     return {};
+}
+
+dispatch::JobResult Model::take_memory() {
+    const std::lock_guard lock(memory_mutex_);
+    return std::exchange(memory_, {});
+}
+
+/// Of the rows of a prompt that come back as sums only one in n_used was ever written, so it holds few pages.
+void Model::keep_memory(const dispatch::ExpertJob& job, dispatch::JobResult result) {
+    const size_t n_written = result.rows.size() / (job.want_sums ? job.n_used : 1);
+    if (n_written * sizeof(float) > max_kept_bytes) return;
+    const std::lock_guard lock(memory_mutex_);
+    memory_ = std::move(result);
 }
 
 Status Model::compute_missing(const dispatch::ExpertJob& job, const moe::Program& program, dispatch::JobResult& result,

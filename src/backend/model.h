@@ -40,6 +40,11 @@ class Model {
     void make_local_experts(const std::shared_ptr<moe::GgmlDevice>& device);
     Result<const moe::LayerWeights*> whole_layer(int layer);
 
+    dispatch::JobResult take_memory();
+    void keep_memory(const dispatch::ExpertJob& job, dispatch::JobResult result);
+
+    static constexpr size_t max_kept_bytes = 8u << 20;
+
     std::once_flag prepared_;
     ModelSource source_;
     ModelSettings settings_;  // chosen by the file's name
@@ -52,6 +57,9 @@ class Model {
     std::unique_ptr<Admission> admission_;
     std::unique_ptr<dispatch::Dispatcher> dispatcher_;
     std::unique_ptr<SwarmLink> swarm_;  // last: it uses the dispatcher
+
+    std::mutex memory_mutex_;
+    dispatch::JobResult memory_;  // protected by memory_mutex_; of the last job, for the next one: fresh pages are slow
 
     std::mutex device_mutex_;
     std::shared_ptr<moe::GgmlDevice> device_;         // protected by device_mutex_

@@ -8,7 +8,7 @@
 #include "cmd/values.h"
 #include "moe/engine.h"
 #include "net/tcp.h"
-#include "worker/compute_thread.h"
+#include "worker/loop_computer.h"
 #include "worker/server.h"
 #include "worker/slice_store.h"
 
@@ -132,8 +132,8 @@ int serve(const Options& options, const net::Address& address) {
 
     blocked.emplace();
     const std::vector<worker::ServedSlice> served = store->served();
-    net::TcpNetwork network;
-    worker::ComputeThread computer(network.loop());
+    net::TcpNetwork network(2);
+    worker::LoopComputer computer(network.loop());
     std::unique_ptr<worker::Server> server;
     Status listening;
     net::Address bound;

@@ -156,7 +156,9 @@ Status run_model(const Options& options, const std::atomic<bool>& stop, Answer& 
     if (!prompt.ok()) return prompt.status();
     auto n_ctx = context_for(options, prompt->size(), model->n_ctx_train());
     if (!n_ctx.ok()) return n_ctx.status();
-    auto session = LlamaSession::open(*model, options.compute, *n_ctx, stop);
+    ModelOptions compute = options.compute;
+    compute.sleep_between_graphs = options.swarm.wanted();
+    auto session = LlamaSession::open(*model, compute, *n_ctx, stop);
     if (!session.ok()) return session.status();
     Output output(options.json);
     const Status status = decode(options, *model, *session, *prompt, stop, output, answer);

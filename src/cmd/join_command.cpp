@@ -121,7 +121,7 @@ int join(const JoinOptions& options, JoinContext context) {
     context.server.numeric_class = (*device)->numeric_class();
     const SteadyClock clock;
     JoinReport report(clock, style_of(options, context), stderr_is_terminal());
-    net::TcpNetwork network;
+    net::TcpNetwork network(2);
     Status ended;
     {
         worker::Serving serving(network, *device, context.serve, context.server);

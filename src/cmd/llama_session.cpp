@@ -46,11 +46,12 @@ Function* cpu_function(const char* name) {
     return reinterpret_cast<Function*>(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), name));
 }
 
-std::shared_ptr<ggml_threadpool> new_threads(int n_threads) {
+std::shared_ptr<ggml_threadpool> new_threads(int n_threads, bool sleep_between_graphs) {
     auto* create = cpu_function<decltype(ggml_threadpool_new)>("ggml_threadpool_new");
     auto* destroy = cpu_function<decltype(ggml_threadpool_free)>("ggml_threadpool_free");
     if (create == nullptr || destroy == nullptr) return nullptr;
     ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
+    if (sleep_between_graphs) params.poll = 0;
     ggml_threadpool* threads = create(&params);
     return threads == nullptr ? nullptr : std::shared_ptr<ggml_threadpool>(threads, destroy);
 }
@@ -175,7 +176,7 @@ Result<LlamaSession> LlamaSession::open(const LlamaModel& model, const ModelOpti
     }
     LlamaSession session(context, model);
     session.stop_ = &stop;
-    session.threads_ = new_threads(options.threads());
+    session.threads_ = new_threads(options.threads(), options.sleep_between_graphs);
     if (session.threads_ != nullptr) {
         llama_attach_threadpool(context, session.threads_.get(), session.threads_.get());
     }

@@ -19,6 +19,9 @@ struct ModelOptions {
     int n_gpu_layers = 0;
     std::string flash_attention = "auto";  ///< "auto", "on", "off"
     bool verbose = false;
+    /// Threads that wait for the next graph sleep at once, instead of looking for it busily (llama.cpp's --poll 0): for runs
+    /// in which somebody else computes meanwhile, perhaps on the same processor. No option, commands know.
+    bool sleep_between_graphs = false;
 
     int threads() const;  ///< the real number
 };

@@ -101,7 +101,7 @@ Status become_server(const Options& options, const std::vector<std::string>& for
     }
     set_environment(options, *plugin);
     LINKCPP_TRY(preload_if_needed(options, for_server));
-    std::vector<std::string> words = {server, "-m", options.model};
+    std::vector<std::string> words = {server, "-m", options.model, "--poll", "0"};
     words.insert(words.end(), for_server.begin(), for_server.end());
     std::vector<char*> pointers;
     for (std::string& word : words)

@@ -70,25 +70,20 @@ void Dispatcher::go_on_if_settled() {
 }
 
 Status Dispatcher::run(const ExpertJob& job, JobResult& result) {
-    std::mutex mutex;
-    std::condition_variable finished;
-    bool is_finished = false;
+    std::atomic<bool> is_finished = false;
     Status status;
-    network_.loop().post([&] {
-        start(job, [&](Status job_status, JobResult job_result) {
-            const std::lock_guard lock(mutex);
-            status = std::move(job_status);
-            result = std::move(job_result);
-            is_finished = true;
-            finished.notify_one();  // under the lock: the waiting thread's stack holds the condition
-        });
-    });
-    std::unique_lock lock(mutex);
-    finished.wait(lock, [&] { return is_finished; });
+    const auto done = [&](Status job_status, JobResult job_result) {
+        status = std::move(job_status);
+        result = std::move(job_result);
+        is_finished = true;
+    };
+    network_.loop().run([&] { start(job, done, std::move(result)); });
+    if (!network_.loop().run_until([&] { return is_finished.load(); }))
+        return {Code::unavailable, "the network was stopped"};
     return status;
 }
 
-void Dispatcher::start(const ExpertJob& job, Done done) {
+void Dispatcher::start(const ExpertJob& job, Done done, JobResult memory) {
     const uint64_t id = next_id_++;
     if (!distrust_.ok()) {
         return network_.loop().post([done = std::move(done), why = std::exchange(distrust_, {})] { done(why, {}); });
@@ -96,8 +91,10 @@ void Dispatcher::start(const ExpertJob& job, Done done) {
     Running& running = jobs_[id];
     running.job = job;
     running.done = std::move(done);
+    running.result = std::move(memory);
+    running.result.rows_remote = 0;
     running.result.rows.resize(static_cast<size_t>(job.n_pairs()) * job.program->n_out);
-    running.result.state.resize(job.n_pairs(), RowState::missing);
+    running.result.state.assign(job.n_pairs(), RowState::missing);
     running.open.resize(job.n_pairs());
     for (uint32_t pair = 0; pair < job.n_pairs(); ++pair)
         running.open[pair] = pair;

@@ -10,8 +10,7 @@
 #include "dispatch/peer.h"
 #include "dispatch/placement.h"
 
-#include <condition_variable>
-#include <mutex>
+#include <atomic>
 #include <optional>
 #include <set>
 
@@ -60,9 +59,10 @@ class Dispatcher final : private PeerObserver {
     void set_workers(std::vector<net::Address> workers);
 
     using Done = std::function<void(Status, JobResult)>;
-    /// Computes a job; `done` is called once, on the loop's thread. Errors: unavailable, with layer and experts.
-    void start(const ExpertJob& job, Done done);
-    /// The same for a caller on another thread, which waits.
+    /// Computes a job; `done` is called once, on the loop's thread. Errors: unavailable, with layer and experts. `memory`: a
+    /// result that is not needed any more, whose memory is used again.
+    void start(const ExpertJob& job, Done done, JobResult memory = {});
+    /// The same for a caller on another thread, which waits. What `result` holds before is of no matter but as memory.
     Status run(const ExpertJob& job, JobResult& result);
 
     /// Calls `ready` once every worker was tried, or after the settle timeout; if `patient`, not before the workers whose

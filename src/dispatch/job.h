@@ -3,6 +3,7 @@
 // A pair is one (token, selected expert); pair p = token * n_used + slot. Spans stay valid while Dispatcher::run() runs.
 
 #include "base/bytes.h"
+#include "base/floats.h"
 
 #include <memory>
 #include <span>
@@ -42,7 +43,7 @@ enum class RowState : uint8_t {
 
 /// Rows in the graph's own order, whoever computed them and whenever they came.
 struct JobResult {
-    std::vector<float> rows;      ///< [n_out, n_pairs]
+    Floats rows;                  ///< [n_out, n_pairs]; those that are missing or covered have no value
     std::vector<RowState> state;  ///< [n_pairs]
     uint32_t rows_remote = 0;     ///< pairs computed by workers
 };

@@ -85,10 +85,19 @@ class GgmlEngine final : public Engine {
                    std::span<const uint32_t> expert, std::span<float> y) override;
 
   private:
+    /// Pairs of a decode step or a few: the same numbers come again and again.
+    static constexpr size_t max_cached_pairs = 128;
+    static constexpr uint64_t max_large_bytes = 64u << 20;
+
+    /// Builds its graph anew, in memory that all such graphs share: fresh pages cost more than a graph.
+    Status compute_many(const LayerWeights& weights, const Program& program, ProgramShape widths, RowShape shape,
+                        std::span<const float> x, std::span<float> y);
+
     std::shared_ptr<GgmlDevice> device_;
     ExpertWeights weights_;
     // State below is protected by device_->turn().
     GraphCache graphs_;
+    ggml_gallocr_ptr large_;
     std::vector<float> flat_x_;
     std::vector<int32_t> ids_;
 };
@@ -124,6 +133,8 @@ Status GgmlEngine::compute(int layer, const Program& program, std::span<const fl
     }
     ids_.assign(expert.begin(), expert.end());
 
+    if (x_row.size() > max_cached_pairs) return compute_many(weights->second, program, *widths, *shape, x, y);
+
     GraphKey key{layer, encode_program(program), *shape};
     ExpertGraph* graph = graphs_.find(key);
     if (graph == nullptr) {
@@ -132,6 +143,16 @@ Status GgmlEngine::compute(int layer, const Program& program, std::span<const fl
         graph = graphs_.insert(std::move(key), std::move(*built));
     }
     return graph->run(x, ids_, y);
+}
+
+Status GgmlEngine::compute_many(const LayerWeights& weights, const Program& program, ProgramShape widths,
+                                RowShape shape, std::span<const float> x, std::span<float> y) {
+    if (large_ == nullptr) large_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_->backend())));
+    auto graph = ExpertGraph::build(*device_, weights, program, widths, shape, large_.get());
+    if (!graph.ok()) return graph.status();
+    Status status = graph->run(x, ids_, y);
+    if (ggml_gallocr_get_buffer_size(large_.get(), 0) > max_large_bytes) large_.reset();
+    return status;
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ ggml_tensor* build_step(ggml_context* context, const Step& step, const LayerWeig
 }  // namespace
 
 Result<ExpertGraph> ExpertGraph::build(GgmlDevice& device, const LayerWeights& weights, const Program& program,
-                                       ProgramShape widths, RowShape rows) {
+                                       ProgramShape widths, RowShape rows, ggml_gallocr_t shared) {
     ExpertGraph built;
     built.device_ = &device;
     const size_t n_tensors = 2 * program.steps.size() + 8;
@@ -77,14 +77,17 @@ Result<ExpertGraph> ExpertGraph::build(GgmlDevice& device, const LayerWeights& w
     built.graph_ = ggml_new_graph_custom(context, n_tensors, false);
     ggml_build_forward_expand(built.graph_, built.y_);
 
-    built.allocator_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device.backend())));
-    if (!ggml_gallocr_alloc_graph(built.allocator_.get(), built.graph_)) {
+    if (shared == nullptr)
+        built.allocator_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device.backend())));
+    if (!ggml_gallocr_alloc_graph(shared == nullptr ? built.allocator_.get() : shared, built.graph_)) {
         return {Code::exhausted, fmt::format("no memory to compute {} rows", rows.n_used * rows.n_tokens)};
     }
     return built;
 }
 
-uint64_t ExpertGraph::bytes() const { return ggml_gallocr_get_buffer_size(allocator_.get(), 0); }
+uint64_t ExpertGraph::bytes() const {
+    return allocator_ == nullptr ? 0 : ggml_gallocr_get_buffer_size(allocator_.get(), 0);
+}
 
 Status ExpertGraph::run(std::span<const float> x, std::span<const int32_t> expert, std::span<float> y) {
     ggml_backend_tensor_set(x_, x.data(), 0, x.size_bytes());

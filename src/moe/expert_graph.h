@@ -15,13 +15,13 @@ struct RowShape {
 class ExpertGraph {
   public:
     /// `program` was checked against the layer's shapes. Errors: unsupported (the device cannot run an operation),
-    /// exhausted (memory).
+    /// exhausted (memory). `shared`: intermediate values lie there, until the next graph that is built with it.
     static Result<ExpertGraph> build(GgmlDevice& device, const LayerWeights& weights, const Program& program,
-                                     ProgramShape widths, RowShape rows);
+                                     ProgramShape widths, RowShape rows, ggml_gallocr_t shared = nullptr);
 
     /// x: [n_in, n_tokens]; expert: [n_used, n_tokens]; y: [n_out, n_used, n_tokens].
     Status run(std::span<const float> x, std::span<const int32_t> expert, std::span<float> y);
-    /// Memory for intermediate values.
+    /// Own memory for intermediate values.
     uint64_t bytes() const;
 
   private:

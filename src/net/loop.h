@@ -1,8 +1,8 @@
 #pragma once
-// The seam between the rooms that decide and the machinery that moves bytes. A Loop runs callbacks one at a time on one
-// thread; everything that has a callback belongs to its loop and is used on that thread only, except post() and
-// now(), which any thread may call. Implementations: TcpNetwork (net/tcp.h, Boost.Asio) and the simulated network of
-// the tests, where time is virtual.
+// The seam between the rooms that decide and the machinery that moves bytes. A Loop runs callbacks one at a time, "on the
+// loop": no two of them overlap, whichever threads run them. Everything that has a callback belongs to its loop and is
+// used on it only, except what says "any thread". Implementations: TcpNetwork (net/tcp.h, Boost.Asio) and the simulated
+// network of the tests, where time is virtual.
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -19,9 +19,17 @@ class Loop : public Clock {
     using Task = std::function<void()>;
     using TimerId = uint64_t;
 
-    /// Runs `task` on the loop's thread, later. Any thread.
+    /// Runs `task` on the loop, later. Any thread.
     virtual void post(Task task) = 0;
-    /// Runs `task` once, after `delay`, on the loop's thread. Ids are never 0 and never reused.
+    /// Runs `task` on the loop, now, on this thread. Any thread that is not on the loop.
+    virtual void run(const Task& task) = 0;
+    /// Runs callbacks on this thread until `done()`, which is asked between them; false: the loop was stopped first. Any
+    /// thread that is not on the loop.
+    virtual bool run_until(const std::function<bool()>& done) = 0;
+    /// Runs `task` on this thread when the callback that is running is over, and not on the loop: it may take long. On the
+    /// loop; where other threads run the loop meanwhile (TcpNetwork's n_threads).
+    virtual void run_after(Task task) = 0;
+    /// Runs `task` once, after `delay`, on the loop. Ids are never 0 and never reused.
     virtual TimerId after(Duration delay, Task task) = 0;
     /// Forgets a timer that has not run; unknown ids are ignored.
     virtual void cancel(TimerId timer) = 0;
@@ -45,7 +53,7 @@ struct Address {
 class Link {
   public:
     virtual ~Link() = default;
-    /// Queues bytes; they are sent in order, one write per call where possible.
+    /// Queues bytes; they are sent in order, when the present callback is over, all of them in one write where possible.
     virtual void send(Bytes bytes) = 0;
     /// Bytes queued here and not yet taken by the operating system.
     virtual size_t unsent() const = 0;
@@ -60,7 +68,7 @@ class Link {
 
     std::function<void(ByteSpan)> on_bytes;
     std::function<void(Status)> on_closed;  ///< the peer closed (unavailable) or the connection broke (io)
-    std::function<void()> on_drained;       ///< unsent() has come down to 0
+    std::function<void()> on_drained;       ///< unsent() has come down to 0, also when it did at once
 };
 
 class Listener {

@@ -2,14 +2,12 @@
 
 #include "base/log.h"
 #include "net/tcp_connection.h"
+#include "net/tcp_threads.h"
 
 #include <boost/asio/connect.hpp>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
-#include <future>
 #include <map>
-#include <pthread.h>
 #include <thread>
 #include <utility>
 
@@ -19,24 +17,34 @@ namespace {
 
 class TcpLoop final : public Loop {
   public:
-    explicit TcpLoop(asio::io_context& io) : io_(io) {}
+    TcpLoop(TcpShared& shared, TcpThreads& threads) : shared_(shared), threads_(threads) {}
 
     Instant now() const override { return clock_.now(); }
-    void post(Task task) override { asio::post(io_, std::move(task)); }
+    void post(Task task) override {
+        asio::post(shared_.io, shared_.turns.handler(std::move(task)));
+        threads_.posted();
+    }
+    void run(const Task& task) override {
+        shared_.turns.run(task);
+        threads_.happened();
+    }
+    bool run_until(const std::function<bool()>& done) override { return threads_.run_until(done); }
+    void run_after(Task task) override { shared_.turns.put_off(std::move(task)); }
 
     TimerId after(Duration delay, Task task) override {
         const TimerId id = ++last_timer_;
-        auto [entry, added] = timers_.emplace(id, asio::steady_timer(io_, delay));
-        entry->second.async_wait([this, id, task = std::move(task)](const ErrorCode& error) {
+        auto [entry, added] = timers_.emplace(id, asio::steady_timer(shared_.io, delay));
+        entry->second.async_wait(shared_.turns.handler([this, id, task = std::move(task)](const ErrorCode& error) {
             // A timer that was cancelled after it expired is not in the map any more.
             if (!error && timers_.erase(id) == 1) task();
-        });
+        }));
         return id;
     }
     void cancel(TimerId timer) override { timers_.erase(timer); }
 
   private:
-    asio::io_context& io_;
+    TcpShared& shared_;
+    TcpThreads& threads_;
     SteadyClock clock_;
     std::map<TimerId, asio::steady_timer> timers_;
     TimerId last_timer_ = 0;
@@ -48,30 +56,36 @@ struct Connecting : std::enable_shared_from_this<Connecting> {
 
     void start(Duration timeout) {
         timer.expires_after(timeout);
-        timer.async_wait([self = shared_from_this()](const ErrorCode& error) {
+        timer.async_wait(shared.turns.handler([self = shared_from_this()](const ErrorCode& error) {
             if (!error) self->end({Code::timeout, fmt::format("no connection to {} in time", self->address.str())});
-        });
+        }));
         ErrorCode not_a_number;
         const asio::ip::address number = asio::ip::make_address(address.host, not_a_number);
         if (!not_a_number) {
             socket.async_connect(tcp::endpoint(number, address.port),
-                                 [self = shared_from_this()](const ErrorCode& error) { self->on_connected(error); });
+                                 shared.turns.handler([self = shared_from_this()](const ErrorCode& error) {
+                                     self->on_connected(error);
+                                 }));
             return;
         }
-        resolver.async_resolve(address.host, std::to_string(address.port),
-                               [self = shared_from_this()](const ErrorCode& error, tcp::resolver::results_type found) {
-                                   self->on_resolved(error, std::move(found));
-                               });
+        resolver.async_resolve(
+            address.host, std::to_string(address.port),
+            shared.turns.handler(
+                [self = shared_from_this()](const ErrorCode& error, const tcp::resolver::results_type& found) {
+                    self->on_resolved(error, found);
+                }));
     }
 
-    void on_resolved(const ErrorCode& error, tcp::resolver::results_type found) {
+    void on_resolved(const ErrorCode& error, const tcp::resolver::results_type& found) {
         if (!done) return;
         if (error) {
             return end({Code::invalid_argument, fmt::format("no such host: {} ({})", address.host, error.message())});
         }
-        asio::async_connect(socket, found, [self = shared_from_this()](const ErrorCode& failed, const tcp::endpoint&) {
-            self->on_connected(failed);
-        });
+        asio::async_connect(
+            socket, found,
+            shared.turns.handler([self = shared_from_this()](const ErrorCode& failed, const tcp::endpoint&) {
+                self->on_connected(failed);
+            }));
     }
 
     void on_connected(const ErrorCode& error) {
@@ -126,16 +140,17 @@ struct Accepting : std::enable_shared_from_this<Accepting> {
     }
 
     void accept() {
-        acceptor.async_accept([self = shared_from_this()](const ErrorCode& error, tcp::socket socket) {
-            if (self->stopped) return;
-            if (error) return self->wait_and_accept(error);
-            // The callback may destroy the listener, and with it itself, so it runs from here.
-            auto callback = std::move(self->on_accept);
-            callback(std::make_shared<Connection>(self->shared, std::move(socket))->make_link());
-            if (self->stopped) return;
-            self->on_accept = std::move(callback);
-            self->accept();
-        });
+        acceptor.async_accept(
+            shared.turns.handler([self = shared_from_this()](const ErrorCode& error, tcp::socket& socket) {
+                if (self->stopped) return;
+                if (error) return self->wait_and_accept(error);
+                // The callback may destroy the listener, and with it itself, so it runs from here.
+                auto callback = std::move(self->on_accept);
+                callback(std::make_shared<Connection>(self->shared, std::move(socket))->make_link());
+                if (self->stopped) return;
+                self->on_accept = std::move(callback);
+                self->accept();
+            }));
     }
 
     /// Out of file descriptors, most likely: connections that end will free some.
@@ -146,9 +161,9 @@ struct Accepting : std::enable_shared_from_this<Accepting> {
             quiet_until = now + std::chrono::seconds(10);
         }
         timer.expires_after(std::chrono::milliseconds(100));
-        timer.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
+        timer.async_wait(shared.turns.handler([self = shared_from_this()](const ErrorCode& cancelled) {
             if (!cancelled && !self->stopped) self->accept();
-        });
+        }));
     }
 
     void stop() {
@@ -184,25 +199,18 @@ class TcpListener final : public Listener {
 }  // namespace
 
 struct TcpNetwork::Impl {
+    explicit Impl(int n_threads) : threads(shared.io, n_threads), loop(shared, threads) {}
+
     TcpShared shared;
-    asio::executor_work_guard<asio::io_context::executor_type> work{shared.io.get_executor()};
-    TcpLoop loop{shared.io};
-    std::thread thread;
+    TcpThreads threads;
+    TcpLoop loop;
 };
 
-TcpNetwork::TcpNetwork() : impl_(std::make_unique<Impl>()) {
-    impl_->thread = std::thread([impl = impl_.get()] {
-        pthread_setname_np(pthread_self(), "lc-net");
-        impl->shared.io.run();
-    });
-}
+TcpNetwork::TcpNetwork(int n_threads) : impl_(std::make_unique<Impl>(n_threads)) {}
 
 TcpNetwork::~TcpNetwork() { stop(); }
 
-void TcpNetwork::stop() {
-    impl_->shared.io.stop();
-    if (impl_->thread.joinable()) impl_->thread.join();
-}
+void TcpNetwork::stop() { impl_->threads.stop(); }
 
 bool TcpNetwork::flush(Duration limit) {
     const auto end = std::chrono::steady_clock::now() + limit;
@@ -233,13 +241,6 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Address& address,
     return Result<std::unique_ptr<Listener>>(std::make_unique<TcpListener>(std::move(accepting)));
 }
 
-void run_on(Loop& loop, const std::function<void()>& task) {
-    std::promise<void> done;
-    loop.post([&] {
-        task();
-        done.set_value();
-    });
-    done.get_future().wait();
-}
+void run_on(Loop& loop, const std::function<void()>& task) { loop.run(task); }
 
 }  // namespace linkcpp::net

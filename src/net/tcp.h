@@ -1,15 +1,17 @@
 #pragma once
-// The real network: TCP over Boost.Asio, one thread that runs the loop. Boost is compiled in tcp.cpp only.
+// The real network: TCP over Boost.Asio. Its loop is run by threads of its own and by callers that wait (run_until). Boost is
+// compiled in tcp*.cpp only.
 
 #include "net/loop.h"
 
 namespace linkcpp::net {
 
-/// Owns its loop and its thread (named "lc-net"). Listeners and links must be destroyed before it, on the loop thread or
-/// after stop().
+/// Owns its loop and its threads (named "lc-net"). Listeners and links must be destroyed before it, on the loop or after
+/// stop().
 class TcpNetwork final : public Network {
   public:
-    TcpNetwork();
+    /// Two threads where callbacks use run_after(): one goes on with the loop while the other one does that.
+    explicit TcpNetwork(int n_threads = 1);
     ~TcpNetwork() override;  ///< stop()
 
     Loop& loop() override;
@@ -19,9 +21,9 @@ class TcpNetwork final : public Network {
                                              std::function<void(std::unique_ptr<Link>)> on_accept) override;
     /// Waits until the links that were closed with `flush` are gone: everything sent, and read by the other ends. To be
     /// called before a process ends, or what is on its way may be lost. False: it took longer than `limit`. Any thread
-    /// but the loop's.
+    /// that is not on the loop.
     bool flush(Duration limit);
-    /// Ends the thread; callbacks that have not started never run. Any thread but the loop's.
+    /// Ends the threads; callbacks that have not started never run. Any thread that is not on the loop.
     void stop();
 
   private:
@@ -29,7 +31,7 @@ class TcpNetwork final : public Network {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Runs `task` on the loop and waits until it is done. Any thread but the loop's.
+/// Loop::run(), for everybody who has always waited for it.
 void run_on(Loop& loop, const std::function<void()>& task);
 
 }  // namespace linkcpp::net

@@ -56,8 +56,9 @@ std::unique_ptr<Link> Connection::make_link() {
 void Connection::arm_read() {
     if (read_armed_) return;
     read_armed_ = true;
-    socket_.async_wait(tcp::socket::wait_read,
-                       [self = shared_from_this()](const ErrorCode& error) { self->on_readable(error); });
+    socket_.async_wait(
+        tcp::socket::wait_read,
+        shared_.turns.handler([self = shared_from_this()](const ErrorCode& error) { self->on_readable(error); }));
 }
 
 void Connection::on_readable(const ErrorCode& error) {
@@ -101,7 +102,20 @@ void Connection::send(Bytes bytes) {
     if (state_ != State::open || bytes.empty()) return;
     unsent_ += bytes.size();
     queue_.push_back(std::move(bytes));
-    if (!writing_) start_write();
+    if (writing_ || std::exchange(will_send_, true)) return;
+    shared_.turns.will_send(shared_from_this());
+}
+
+void Connection::send_queued(bool patient) {
+    will_send_ = false;
+    while (!writing_ && !queue_.empty() && (state_ == State::open || state_ == State::flushing)) {
+        if (!patient) return start_write();
+        ErrorCode error;
+        const size_t n_bytes = socket_.write_some(next_buffers(), error);
+        if (error) return start_write();  // it waits, or tells what is wrong
+        took(n_bytes);
+        if (queue_.empty()) drained();
+    }
 }
 
 size_t Connection::unacknowledged() {
@@ -114,7 +128,7 @@ size_t Connection::unacknowledged() {
     return unsent_ + under_way;
 }
 
-void Connection::start_write() {
+std::vector<asio::const_buffer> Connection::next_buffers() const {
     std::vector<asio::const_buffer> buffers;
     buffers.reserve(std::min(queue_.size(), max_buffers_per_write));
     size_t skip = front_sent_;
@@ -123,10 +137,15 @@ void Connection::start_write() {
         buffers.emplace_back(bytes.data() + skip, bytes.size() - skip);
         skip = 0;
     }
+    return buffers;
+}
+
+void Connection::start_write() {
     writing_ = true;
-    socket_.async_write_some(buffers, [self = shared_from_this()](const ErrorCode& error, size_t n_bytes) {
-        self->on_written(error, n_bytes);
-    });
+    socket_.async_write_some(next_buffers(),
+                             shared_.turns.handler([self = shared_from_this()](const ErrorCode& error, size_t n_bytes) {
+                                 self->on_written(error, n_bytes);
+                             }));
 }
 
 void Connection::on_written(const ErrorCode& error, size_t n_bytes) {
@@ -143,22 +162,36 @@ void Connection::on_written(const ErrorCode& error, size_t n_bytes) {
         if (state_ != State::closed) fail(error);
         return;
     }
+    took(n_bytes);
+    if (queue_.empty()) return drained();
+    if (state_ == State::flushing) limit_closing();
+    start_write();
+}
+
+void Connection::took(size_t n_bytes) {
     unsent_ -= n_bytes;
     front_sent_ += n_bytes;
     while (!queue_.empty() && front_sent_ >= queue_.front().size()) {
         front_sent_ -= queue_.front().size();
         queue_.pop_front();
     }
-    if (!queue_.empty()) {
-        if (state_ == State::flushing) limit_closing();
-        start_write();
-    } else if (state_ == State::flushing) {
-        linger();
-    } else if (link_ && link_->on_drained) {
-        auto callback = std::move(link_->on_drained);
-        link_->on_drained = nullptr;
-        callback();
-        if (link_ && !link_->on_drained) link_->on_drained = std::move(callback);
+}
+
+void Connection::drained() {
+    if (state_ == State::flushing) return linger();
+    if (!link_ || !link_->on_drained) return;
+    auto callback = std::move(link_->on_drained);
+    link_->on_drained = nullptr;
+    callback();
+    if (link_ && !link_->on_drained) link_->on_drained = std::move(callback);
+}
+
+/// A callback that always has more to send must not keep the others waiting.
+void Turns::send_all() {
+    constexpr int rounds = 4;
+    for (int round = 0; !senders_.empty(); ++round) {
+        for (const auto& connection : std::exchange(senders_, {}))
+            connection->send_queued(round < rounds);
     }
 }
 
@@ -184,11 +217,14 @@ void Connection::close(bool flush) {
         if (!flush) shut();
         return;
     }
-    if (!flush) return shut();
+    if (!flush) {
+        send_queued(true);
+        return shut();
+    }
     begin_closing();
     closing_end_ = std::chrono::steady_clock::now() + closing_limit;
     limit_closing();
-    if (!writing_) linger();
+    if (!writing_ && queue_.empty()) linger();
 }
 
 void Connection::begin_closing() {
@@ -215,15 +251,17 @@ void Connection::linger() {
 
 void Connection::limit_closing() {
     closing_timer_.expires_at(std::min(std::chrono::steady_clock::now() + idle_limit, closing_end_));
-    closing_timer_.async_wait([self = shared_from_this()](const ErrorCode& error) {
+    closing_timer_.async_wait(shared_.turns.handler([self = shared_from_this()](const ErrorCode& error) {
         if (!error) self->shut();
-    });
+    }));
 }
 
 void Connection::detach() {
     // A link that was closed with `flush` goes on sending after its owner forgot it.
-    if (state_ == State::open) shut();
     link_ = nullptr;
+    if (state_ != State::open) return;
+    send_queued(true);  // what is too much for the system now is lost
+    shut();
 }
 
 void Connection::shut() {

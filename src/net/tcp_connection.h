@@ -1,8 +1,8 @@
 #pragma once
 // One TCP connection, private to tcp*.cpp (it shows Boost). A Connection outlives its Link as long as an operation of it is
-// under way in the loop: the operations hold shared pointers. Everything here runs on the loop's thread.
+// under way in the loop: the operations hold shared pointers. Everything here runs on the loop.
 
-#include "net/loop.h"
+#include "net/tcp_turns.h"
 
 #include <array>
 #include <boost/asio/io_context.hpp>
@@ -26,7 +26,8 @@ struct TcpShared {
     /// Connections that were closed with flush and are not gone yet, the oldest first. Bounded: strangers that come and
     /// are turned away must not use up the file descriptors.
     std::list<Connection*> closing;
-    asio::io_context io{1};  ///< last: connections that it still holds end with it
+    Turns turns;
+    asio::io_context io;  ///< last: connections that it still holds end with it
 };
 
 class TcpLink;
@@ -43,6 +44,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     void close(bool flush);
     void set_reading(bool reading);
     void detach();
+    /// Hands the system what was queued in this turn. `patient`: if it drains, the owner may queue more, and so on.
+    void send_queued(bool patient);
     size_t unsent() const { return unsent_; }
     size_t unacknowledged();
     const std::string& peer() const { return peer_; }
@@ -54,7 +57,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     void on_readable(const ErrorCode& error);
     bool read_once();
     void deliver(ByteSpan bytes);
+    std::vector<asio::const_buffer> next_buffers() const;
     void start_write();
+    void took(size_t n_bytes);
+    void drained();
     void on_written(const ErrorCode& error, size_t n_bytes);
     void fail(const ErrorCode& error);
     void linger();
@@ -73,6 +79,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool reading_ = true;
     bool read_armed_ = false;
     bool writing_ = false;
+    bool will_send_ = false;  ///< at the end of this turn
     std::deque<Bytes> queue_;
     size_t front_sent_ = 0;  ///< bytes of queue_.front() that the system has taken
     size_t unsent_ = 0;

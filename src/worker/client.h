@@ -74,7 +74,7 @@ class Client final : public wire::SessionHandler {
   private:
     struct Outgoing {
         wire::FrameHeader header;
-        std::vector<float> rows;
+        Floats rows;
         uint32_t n_out = 0, next_row = 0, n_rows = 0;
         uint32_t queue_us = 0, compute_us = 0;
         Instant finished{0};

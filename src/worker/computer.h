@@ -1,8 +1,9 @@
 #pragma once
 // The seam between the server, which decides, and the thread that computes. The server never waits: it starts a job and
-// hears of its end on its loop. ComputeThread is the real one; tests use one that computes in virtual time.
+// hears of its end on its loop. LoopComputer is the real one; tests use one that computes in virtual time.
 
 #include "base/clock.h"
+#include "base/floats.h"
 #include "moe/engine.h"
 #include "wire/messages.h"
 
@@ -22,7 +23,7 @@ struct ComputeJob {
 
 struct ComputeOutcome {
     Status status;
-    std::vector<float> rows;  ///< [n_out, n_rows_out]; empty on failure
+    Floats rows;  ///< [n_out, n_rows_out]; of no use on failure
     Duration compute{0};
 };
 
@@ -40,9 +41,20 @@ class Computer {
 /// Pairs in a part of a long job: large enough for the matrix multiplication, small enough to be milliseconds on a phone.
 constexpr size_t part_pairs = 512;
 
+/// Rows on their way to sums. Kept between jobs, because fresh pages are slow; at most 64 MB, a prompt of 512 tokens at a
+/// width of 4096 with 8 experts each.
+struct ComputeMemory {
+    Floats rows, part;
+    void shrink() {
+        if ((rows.capacity() + part.capacity()) * sizeof(float) > max_kept_bytes) *this = {};
+    }
+    static constexpr size_t max_kept_bytes = 64u << 20;
+};
+
 /// Computes a job on this thread. Long jobs go in parts, so that `pairs_done` shows progress and `stop` is heeded: a part is
 /// all pairs of some experts, because an expert that sees all its rows at once gives the same bits as in a whole run.
 /// Errors: those of Engine::compute(); exhausted (memory); unavailable (`stop` became true).
-ComputeOutcome compute(const ComputeJob& job, std::atomic<uint64_t>& pairs_done, const std::atomic<bool>& stop);
+ComputeOutcome compute(const ComputeJob& job, ComputeMemory& memory, std::atomic<uint64_t>& pairs_done,
+                       const std::atomic<bool>& stop);
 
 }  // namespace linkcpp::worker

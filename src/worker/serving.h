@@ -4,7 +4,7 @@
 // one thread, which waits; the server itself runs on the network's loop.
 
 #include "net/tcp.h"
-#include "worker/compute_thread.h"
+#include "worker/loop_computer.h"
 #include "worker/server.h"
 #include "worker/slice_store.h"
 
@@ -39,7 +39,7 @@ class Serving {
     const std::shared_ptr<moe::Device> device_;
     net::Address address_;
     const ServerSettings settings_;
-    ComputeThread computer_;
+    LoopComputer computer_;
     std::vector<std::unique_ptr<HeldSlice>> slices_;
     std::vector<ServedSlice> served_;  // what server_ refers to
     std::unique_ptr<Server> server_;   // made, used and destroyed on the loop's thread

@@ -102,7 +102,7 @@ TEST_F(Hedging, BothAnswersAreTheSameBits) {
     warm_up();
     const Work prompt(30);
     ASSERT_TRUE(run(prompt).ok());
-    const std::vector<float> expected = result.rows;
+    const Floats expected = result.rows;
     for (int i = 0; i < 30; ++i)
         ASSERT_TRUE(run(prompt).ok());
     workers[0]->compute_time = 200ms;

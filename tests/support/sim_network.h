@@ -27,6 +27,9 @@ class SimLoop final : public net::Loop {
   public:
     Instant now() const override { return now_; }
     void post(Task task) override;
+    void run(const Task& task) override { task(); }
+    bool run_until(const std::function<bool()>& done) override { return run_until(done, std::chrono::hours(1)); }
+    void run_after(Task task) override { post(std::move(task)); }
     TimerId after(Duration delay, Task task) override;
     void cancel(TimerId timer) override;
 

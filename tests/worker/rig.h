@@ -111,7 +111,7 @@ class TestComputer final : public worker::Computer {
         n_most_under_way = std::max(n_most_under_way, n_under_way);
         loop_.after(busy_until_ - loop_.now(), [this, job = std::move(job), done = std::move(done)] {
             --n_under_way;
-            done(worker::compute(job, pairs_done_, stop_));
+            done(worker::compute(job, memory_, pairs_done_, stop_));
         });
     }
     uint64_t pairs_done() const override { return pairs_done_; }
@@ -122,6 +122,7 @@ class TestComputer final : public worker::Computer {
   private:
     net::Loop& loop_;
     Instant busy_until_{0};
+    worker::ComputeMemory memory_;
     std::atomic<uint64_t> pairs_done_ = 0;
     std::atomic<bool> stop_ = false;
 };

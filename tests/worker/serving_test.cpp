@@ -64,7 +64,7 @@ class ServingTest : public WorkerProcess {
     }
 
     std::shared_ptr<moe::Device> device;
-    net::TcpNetwork network;
+    net::TcpNetwork network{2};
     std::unique_ptr<Serving> serving;
     std::unique_ptr<SliceShelf> shelf;
     std::atomic<bool> hold_downloads = false, flip = false;

@@ -113,6 +113,7 @@ Status serve(const RunnerOptions& options) {
     if (!model.ok()) return model.status();
     ModelOptions compute = options.compute;
     compute.n_sequences = most_sequences;
+    compute.sleep_between_graphs = options.swarm.wanted() || !options.rpc.empty();
     auto session = LlamaSession::open(*model, compute, most_sequences * context_per_sequence, stop);
     if (!session.ok()) return session.status();
     if (const auto first = measure(*session, model->n_vocab(), "decode 2 1"); !first.ok()) return first.status();
