@@ -87,7 +87,7 @@ class GgmlEngine final : public Engine {
   private:
     /// Pairs of a decode step or a few: the same numbers come again and again.
     static constexpr size_t max_cached_pairs = 128;
-    static constexpr uint64_t max_large_bytes = 64u << 20;
+    static constexpr uint64_t max_large_bytes = 256u << 20;
 
     /// Builds its graph anew, in memory that all such graphs share: fresh pages cost more than a graph.
     Status compute_many(const LayerWeights& weights, const Program& program, ProgramShape widths, RowShape shape,

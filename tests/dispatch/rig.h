@@ -83,6 +83,17 @@ struct Work {
     ExpertJob job;
 };
 
+/// Rows that are contained in others have none.
+inline std::vector<float> rows_with_values(const JobResult& result) {
+    std::vector<float> rows;
+    for (size_t pair = 0; pair < result.state.size(); ++pair) {
+        if (result.state[pair] == RowState::raw || result.state[pair] == RowState::partial)
+            rows.insert(rows.end(), result.rows.begin() + static_cast<std::ptrdiff_t>(pair * n_out),
+                        result.rows.begin() + static_cast<std::ptrdiff_t>((pair + 1) * n_out));
+    }
+    return rows;
+}
+
 class DispatcherTest : public testing::Test {
   protected:
     FakeWorker& worker(uint32_t begin, uint32_t end) {
