@@ -29,17 +29,27 @@ class Turns {
             task();
     }
 
-    /// A handler for Asio that runs `f`, and destroys it, in a turn.
+    /// Runs `f`, and destroys it, in a turn: a handler for Asio.
     template <typename F>
-    auto handler(F f) {
-        return [this, f = std::move(f)]<typename... A>(A&&... arguments) mutable
-            requires std::invocable<F&, A&...>
-        {
-            run([&] {
-                F own(std::move(f));
+    class Handler {
+      public:
+        Handler(Turns& turns, F f) : turns_(&turns), f_(std::move(f)) {}
+        template <typename... A>
+        requires std::invocable<F&, A&...>
+        void operator()(A&&... arguments) {
+            turns_->run([&] {
+                F own(std::move(f_));
                 own(arguments...);
             });
-        };
+        }
+
+      private:
+        Turns* turns_;
+        F f_;
+    };
+    template <typename F>
+    Handler<F> handler(F f) {
+        return {*this, std::move(f)};
     }
 
     // In a turn:
