@@ -20,7 +20,7 @@ Model::~Model() {
     Totals all = totals();
     if (swarm_ != nullptr) swarm_->finish(all);
     Runtime::get().add_totals(all);
-    net::run_on(network_->loop(), [this] { dispatcher_.reset(); });
+    network_->loop().run([this] { dispatcher_.reset(); });
 }
 
 void Model::tensor_loaded(const ggml_tensor* tensor, ByteSpan data) {
@@ -113,23 +113,12 @@ void Model::make_local_experts(const std::shared_ptr<moe::GgmlDevice>& device) {
 void Model::await_workers() {
     const auto holders = [this] {
         std::vector<dispatch::HolderInfo> all;
-        net::run_on(network_->loop(), [&] { all = dispatcher_->holders(); });
+        network_->loop().run([&] { all = dispatcher_->holders(); });
         return all;
     };
-    std::mutex mutex;
-    std::condition_variable settled;
-    bool is_settled = false;
-    network_->loop().post([&] {
-        dispatcher_->when_settled(!fallback_, [&] {
-            const std::lock_guard lock(mutex);
-            is_settled = true;
-            settled.notify_one();
-        });
-    });
-    {
-        std::unique_lock lock(mutex);
-        settled.wait(lock, [&] { return is_settled; });
-    }
+    std::atomic<bool> is_settled = false;
+    network_->loop().run([&] { dispatcher_->when_settled(!fallback_, [&] { is_settled = true; }); });
+    network_->loop().run_until([&] { return is_settled.load(); });
     const std::atomic<bool>* stop = Runtime::get().config().stop;
     const Instant begin = network_->loop().now();
     std::string told, missing;
@@ -184,7 +173,7 @@ Status Model::compute(const Region& region) {
     uint32_t n_local = 0;
     LINKCPP_TRY(compute_missing(job, region.program, result, n_local));
     write_output(region, job, result);
-    keep_memory(job, std::move(result));
+    keep_memory(std::move(result));
 
     Runtime::get().add_layer({name_, region.layer, job.n_tokens, job.n_pairs(), job.n_pairs() - n_local, n_local,
                               network_->loop().now() - begin});
@@ -196,10 +185,12 @@ dispatch::JobResult Model::take_memory() {
     return std::exchange(memory_, {});
 }
 
-/// Of the rows of a prompt that come back as sums only one in n_used was ever written, so it holds few pages.
-void Model::keep_memory(const dispatch::ExpertJob& job, dispatch::JobResult result) {
-    const size_t n_written = result.rows.size() / (job.want_sums ? job.n_used : 1);
-    if (n_written * sizeof(float) > max_kept_bytes) return;
+/// Of the rows of a prompt most are contained in sums, as a rule; they were never written, so they hold no pages.
+void Model::keep_memory(dispatch::JobResult result) {
+    if (result.state.empty()) return;
+    const auto n_written = static_cast<size_t>(std::count_if(
+        result.state.begin(), result.state.end(), [](auto state) { return state != dispatch::RowState::covered; }));
+    if (n_written * (result.rows.size() / result.state.size()) * sizeof(float) > max_kept_bytes) return;
     const std::lock_guard lock(memory_mutex_);
     memory_ = std::move(result);
 }
@@ -242,7 +233,7 @@ Result<std::shared_ptr<moe::GgmlDevice>> Model::local_device() {
 Totals Model::totals() const {
     Totals totals;
     if (dispatcher_ == nullptr) return totals;
-    net::run_on(network_->loop(), [&] {
+    network_->loop().run([&] {
         const dispatch::DispatchStats stats = dispatcher_->stats();
         totals.failovers = stats.failovers;
         totals.round_trip_p50 = stats.round_trip_p50;

@@ -41,7 +41,7 @@ class Model {
     Result<const moe::LayerWeights*> whole_layer(int layer);
 
     dispatch::JobResult take_memory();
-    void keep_memory(const dispatch::ExpertJob& job, dispatch::JobResult result);
+    void keep_memory(dispatch::JobResult result);
 
     static constexpr size_t max_kept_bytes = 8u << 20;
 

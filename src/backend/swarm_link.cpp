@@ -1,7 +1,6 @@
 #include "backend/swarm_link.h"
 
 #include "base/log.h"
-#include "net/tcp.h"
 
 #include <algorithm>
 
@@ -14,10 +13,7 @@ using namespace std::chrono_literals;
 constexpr Duration finish_limit = 5s;
 
 std::string folder_of(const HubSettings& hub, const Config& config) {
-    if (!hub.folder.empty()) return hub.folder;
-    std::string place = net::Address{hub.url->host, hub.url->port}.str();
-    std::replace(place.begin(), place.end(), ':', '_');
-    return config.data_folder + "/" + place;
+    return hub.folder.empty() ? config.data_folder + "/" + hub.url->folder_name() : hub.folder;
 }
 
 }  // namespace
@@ -95,7 +91,7 @@ std::vector<client::EarnedRows> SwarmLink::take_rows() {
     std::vector<client::EarnedRows> earned;
     if (dispatcher == nullptr) return earned;
     std::vector<dispatch::AcceptedRows> rows;
-    net::run_on(dispatcher->loop(), [&] { rows = dispatcher->take_accepted_rows(); });
+    dispatcher->loop().run([&] { rows = dispatcher->take_accepted_rows(); });
     const std::lock_guard lock(mutex_);
     for (const dispatch::AcceptedRows& entry : rows) {
         const auto node = nodes_.find(entry.worker.str());

@@ -1,5 +1,6 @@
 #include "base/signing_key.h"
 
+#include "base/descriptor.h"
 #include "base/digest.h"
 #include "base/hex.h"
 #include "base/secret.h"
@@ -27,28 +28,13 @@ using Owned = std::unique_ptr<T, Free>;
 
 Status io_error(const std::string& path) { return {Code::io, path + ": " + std::strerror(errno)}; }
 
-class File {
-  public:
-    File(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
-    ~File() {
-        if (fd_ >= 0) close(fd_);
-    }
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    int fd() const { return fd_; }
-
-  private:
-    int fd_;
-};
-
 /// Under a name of its own first, then linked to its final one, which fails where another process was quicker.
 Status write_new(const std::string& path, ByteSpan pem) {
     const std::string part = path + "." + to_hex(random_bytes(4)) + ".part";
     {
-        File file(part, O_WRONLY | O_CREAT | O_EXCL);
-        if (file.fd() < 0) return io_error(part);
-        const bool written = write(file.fd(), pem.data(), pem.size()) == static_cast<ssize_t>(pem.size());
-        if (!written || fchmod(file.fd(), 0600) != 0 || fsync(file.fd()) != 0) {
+        const Descriptor file(part, O_WRONLY | O_CREAT | O_EXCL);
+        if (file.get() < 0) return io_error(part);
+        if (!write_all(file.get(), pem) || fchmod(file.get(), 0600) != 0 || fsync(file.get()) != 0) {
             const Status error = io_error(part);
             unlink(part.c_str());
             return error;
@@ -58,8 +44,8 @@ Status write_new(const std::string& path, ByteSpan pem) {
     const Status error = linked ? Status() : io_error(path);
     unlink(part.c_str());
     const size_t slash = path.rfind('/');
-    File folder(slash == std::string::npos ? "." : path.substr(0, slash + 1), O_RDONLY | O_DIRECTORY);
-    if (folder.fd() >= 0) fsync(folder.fd());
+    const Descriptor folder(slash == std::string::npos ? "." : path.substr(0, slash + 1), O_RDONLY | O_DIRECTORY);
+    if (folder.get() >= 0) fsync(folder.get());
     return error;
 }
 
@@ -101,15 +87,15 @@ SigningKey SigningKey::generate() {
 }
 
 Result<SigningKey> SigningKey::load(const std::string& path) {
-    File file(path, O_RDONLY);
-    if (file.fd() < 0) return io_error(path);
+    const Descriptor file(path, O_RDONLY);
+    if (file.get() < 0) return io_error(path);
     struct stat stat {};
-    if (fstat(file.fd(), &stat) != 0) return io_error(path);
+    if (fstat(file.get(), &stat) != 0) return io_error(path);
     if ((stat.st_mode & 077) != 0) {
         return {Code::invalid_argument, path + " holds a private key and others can read it; run: chmod 600 " + path};
     }
     char pem[4096];
-    const ssize_t size = read(file.fd(), pem, sizeof pem);
+    const ssize_t size = read(file.get(), pem, sizeof pem);
     const Owned<BIO> bio(BIO_new_mem_buf(pem, static_cast<int>(std::max<ssize_t>(size, 0))));
     Owned<EVP_PKEY> key(bio ? PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, const_cast<char*>("")) : nullptr);
     OPENSSL_cleanse(pem, sizeof pem);

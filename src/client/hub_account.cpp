@@ -2,8 +2,11 @@
 
 #include "base/log.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <unistd.h>
 
 namespace linkcpp::client {
 
@@ -13,15 +16,18 @@ Result<std::unique_ptr<HubAccount>> HubAccount::open(AccountSettings settings) {
     if (error) return {Code::io, settings.folder + ": cannot be created: " + error.message()};
     Result<SigningKey> key = SigningKey::load_or_create(settings.folder + "/node.key");
     if (!key.ok()) return key.status();
-    return std::unique_ptr<HubAccount>(new HubAccount(std::move(settings), std::move(*key)));
-}
-
-HubAccount::HubAccount(AccountSettings settings, SigningKey key)
-    : settings_(std::move(settings)), key_(std::move(key)) {
-    std::ifstream file(settings_.folder + "/hub.pub");
-    std::string hex;
-    if (!(file >> hex)) return;
-    if (const auto pinned = PublicKey::parse(hex); pinned.ok()) pinned_ = *pinned;
+    const std::string pin_path = settings.folder + "/hub.pub";
+    std::optional<PublicKey> pinned;
+    if (std::ifstream file(pin_path); file) {
+        std::string hex;
+        file >> hex;
+        const auto parsed = PublicKey::parse(hex);
+        if (!parsed.ok())
+            return {Code::corrupt, pin_path + " does not have the key of a hub; remove it to trust " +
+                                       settings.url.str() + " as at a first contact"};
+        pinned = *parsed;
+    }
+    return std::unique_ptr<HubAccount>(new HubAccount(std::move(settings), std::move(*key), pinned));
 }
 
 HubApi HubAccount::api(const std::atomic<bool>* stop) const {
@@ -35,9 +41,15 @@ Status HubAccount::enter(HubApi& api) {
     const auto registration = api.register_node(pinned_);
     if (!registration.ok()) return registration.status();
     if (pinned_) return {};
+    // Under another name first: half a key would be no key the next time.
+    const std::string path = pin_path(), fresh = path + "." + std::to_string(getpid());
+    std::error_code error;
+    if (std::ofstream file(fresh); !(file << registration->hub.hex() << "\n").flush())
+        return {Code::io, path + ": the hub's key cannot be kept: " + std::strerror(errno)};
+    std::filesystem::rename(fresh, path, error);
+    if (error) return {Code::io, path + ": the hub's key cannot be kept: " + error.message()};
     pinned_ = registration->hub;
-    std::ofstream(settings_.folder + "/hub.pub") << registration->hub.hex() << "\n";
-    log_info("hub key {}, remembered in {}", registration->hub.hex(), settings_.folder + "/hub.pub");
+    log_info("hub key {}, remembered in {}", registration->hub.hex(), path);
     return {};
 }
 

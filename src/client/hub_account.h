@@ -1,5 +1,5 @@
 #pragma once
-// What a backbone is at a hub: its key, and the hub's key as it was at the first contact, both in a folder of its own (node.key,
+// What a node, be it a backbone or a worker, is at a hub: its key, and the hub's key as it was at the first contact, both in a folder of its own (node.key,
 // hub.pub). Thread-safe; each thread asks through a HubApi of its own.
 
 #include "client/hub_api.h"
@@ -17,17 +17,23 @@ struct AccountSettings {
 
 class HubAccount {
   public:
-    /// Errors: io, corrupt and the like, of the key's file.
+    /// Errors: io, corrupt and the like, of the two files.
     static Result<std::unique_ptr<HubAccount>> open(AccountSettings settings);
 
     const HubUrl& url() const { return settings_.url; }
     const std::string& folder() const { return settings_.folder; }
     const SigningKey& key() const { return key_; }
     std::string node() const { return key_.public_key().fingerprint(); }
+    /// The hub's key; none before the first enter().
+    std::optional<PublicKey> hub_key() const {
+        const std::lock_guard lock(mutex_);
+        return pinned_;
+    }
 
     /// `stop` outlives what is returned; this object does as well.
-    HubApi api(const std::atomic<bool>* stop) const;
-    /// Registers. Errors: unsupported (another hub than before, or one that does not want us), those of HubApi.
+    HubApi api(const std::atomic<bool>* stop = nullptr) const;
+    /// Registers. Errors: unsupported (another hub than before, or one that does not want us), io (its key cannot be kept),
+    /// those of HubApi.
     Status enter(HubApi& api);
     /// Asks, and where the hub does not know us (any more), registers and asks again.
     template <typename Ask>
@@ -39,11 +45,13 @@ class HubAccount {
     }
 
   private:
-    HubAccount(AccountSettings settings, SigningKey key);
+    HubAccount(AccountSettings settings, SigningKey key, std::optional<PublicKey> pinned)
+        : settings_(std::move(settings)), key_(std::move(key)), pinned_(pinned) {}
+    std::string pin_path() const { return settings_.folder + "/hub.pub"; }
 
     const AccountSettings settings_;
     const SigningKey key_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::optional<PublicKey> pinned_;  // protected by mutex_
 };
 

@@ -1,5 +1,7 @@
 #include "client/part_file.h"
 
+#include "base/descriptor.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -21,16 +23,6 @@ Bytes journal_head(const PullFile& plan) {
     out.raw({reinterpret_cast<const uint8_t*>(magic.data()), magic.size()});
     out.raw(plan.digest().bytes);
     return out.take();
-}
-
-bool write_all(int fd, ByteSpan bytes) {
-    while (!bytes.empty()) {
-        const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        bytes = bytes.subspan(static_cast<size_t>(n));
-    }
-    return true;
 }
 
 Bytes read_whole(int fd) {

@@ -28,8 +28,7 @@ struct ReceiptReport {
 
 class ReceiptBook {
   public:
-    /// `account` outlives it. `gather` gives the rows since its last call; it is called on the book's thread, and by
-    /// finish() on the caller's.
+    /// `account` outlives it. `gather` gives the rows since its last call; it is called on the book's thread.
     ReceiptBook(HubAccount& account, std::function<std::vector<EarnedRows>()> gather);
     ~ReceiptBook();  ///< what was not written is lost, see finish()
 
@@ -40,7 +39,6 @@ class ReceiptBook {
 
   private:
     void run();
-    void gather();
     void write();
     Status post();
     void note(const SignedReceipt& receipt, const ReceiptAnswer& answer);

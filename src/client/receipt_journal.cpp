@@ -1,5 +1,7 @@
 #include "client/receipt_journal.h"
 
+#include "base/descriptor.h"
+#include "base/secret.h"
 #include "client/swarm_json.h"
 
 #include <algorithm>
@@ -18,7 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* lock_name = "/receipts.lock";
 constexpr size_t tidy_above = 256 << 10;  // bytes, before what was answered is taken out
 
 Status failed(const std::string& path) {
@@ -26,36 +27,25 @@ Status failed(const std::string& path) {
     return {error == ENOSPC || error == EDQUOT ? Code::exhausted : Code::io, path + ": " + std::strerror(error)};
 }
 
-/// Open descriptors and the lock that ends with them.
-class File {
+/// The lock of a folder's receipts; it ends with the object.
+class Lock {
   public:
-    File(const std::string& path, int flags) : descriptor_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
-    ~File() {
-        if (descriptor_ >= 0) close(descriptor_);
-    }
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
-    int get() const { return descriptor_; }
-    bool ok() const { return descriptor_ >= 0; }
-    bool lock() const {
-        if (!ok()) return false;
-        while (flock(descriptor_, LOCK_EX) != 0) {
-            if (errno != EINTR) return false;
+    explicit Lock(const std::string& folder) : path_(folder + "/receipts.lock"), file_(path_, O_RDWR | O_CREAT) {}
+    Status take() const {
+        while (!file_.ok() || flock(file_.get(), LOCK_EX) != 0) {
+            if (!file_.ok() || errno != EINTR) return failed(path_);
         }
-        return true;
-    }
-    bool write_all(const std::string& text) const {
-        for (size_t done = 0; done < text.size();) {
-            const ssize_t size = write(descriptor_, text.data() + done, text.size() - done);
-            if (size < 0 && errno != EINTR) return false;
-            if (size > 0) done += static_cast<size_t>(size);
-        }
-        return fsync(descriptor_) == 0;
+        return {};
     }
 
   private:
-    int descriptor_;
+    const std::string path_;
+    const Descriptor file_;
 };
+
+bool write_durably(const Descriptor& file, const std::string& text) {
+    return write_all(file.get(), bytes_of_text(text)) && fsync(file.get()) == 0;
+}
 
 /// A number that stands for no other receipt of this key, even if the journal is lost: later than all before, by the clock.
 uint64_t next_sequence(uint64_t last) {
@@ -107,9 +97,9 @@ Result<ReceiptJournal::Content> ReceiptJournal::read() const {
 }
 
 Status ReceiptJournal::append(const std::string& lines, size_t good_bytes) const {
-    const File file(path(), O_WRONLY | O_CREAT | O_APPEND);
+    const Descriptor file(path(), O_WRONLY | O_CREAT | O_APPEND);
     if (!file.ok() || ftruncate(file.get(), static_cast<off_t>(good_bytes)) != 0) return failed(path());
-    if (file.write_all(lines)) return {};
+    if (write_durably(file, lines)) return {};
     const Status status = failed(path());
     // Half a line would do no harm, but a whole one that the caller believes not to be there would.
     if (ftruncate(file.get(), static_cast<off_t>(good_bytes)) != 0) return status.in("and it cannot be undone");
@@ -122,17 +112,17 @@ Status ReceiptJournal::rewrite(const Content& content) const {
         text += json{{"receipt", to_json(receipt)}}.dump() + "\n";
     const std::string fresh = path() + ".new";
     {
-        const File file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
-        if (!file.ok() || !file.write_all(text)) return failed(fresh);
+        const Descriptor file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
+        if (!file.ok() || !write_durably(file, text)) return failed(fresh);
     }
     if (rename(fresh.c_str(), path().c_str()) != 0) return failed(path());
-    const File folder(folder_, O_RDONLY | O_DIRECTORY);
+    const Descriptor folder(folder_, O_RDONLY | O_DIRECTORY);
     return folder.ok() && fsync(folder.get()) == 0 ? Status() : failed(folder_);
 }
 
 Status ReceiptJournal::add(std::vector<Receipt> receipts) {
-    const File lock(folder_ + lock_name, O_RDWR | O_CREAT);
-    if (!lock.lock()) return failed(folder_ + lock_name);
+    const Lock lock(folder_);
+    LINKCPP_TRY(lock.take());
     auto content = read();
     if (!content.ok()) return content.status();
     std::string lines;
@@ -146,8 +136,8 @@ Status ReceiptJournal::add(std::vector<Receipt> receipts) {
 }
 
 Result<std::vector<SignedReceipt>> ReceiptJournal::waiting(size_t limit) {
-    const File lock(folder_ + lock_name, O_RDWR | O_CREAT);
-    if (!lock.lock()) return failed(folder_ + lock_name);
+    const Lock lock(folder_);
+    LINKCPP_TRY(lock.take());
     auto content = read();
     if (!content.ok()) return content.status();
     if (content->waiting.size() > limit) content->waiting.resize(limit);
@@ -155,16 +145,16 @@ Result<std::vector<SignedReceipt>> ReceiptJournal::waiting(size_t limit) {
 }
 
 Result<size_t> ReceiptJournal::n_waiting() {
-    const File lock(folder_ + lock_name, O_RDWR | O_CREAT);
-    if (!lock.lock()) return failed(folder_ + lock_name);
+    const Lock lock(folder_);
+    LINKCPP_TRY(lock.take());
     const auto content = read();
     if (!content.ok()) return content.status();
     return content->waiting.size();
 }
 
 Status ReceiptJournal::answered(const std::vector<std::string>& ids) {
-    const File lock(folder_ + lock_name, O_RDWR | O_CREAT);
-    if (!lock.lock()) return failed(folder_ + lock_name);
+    const Lock lock(folder_);
+    LINKCPP_TRY(lock.take());
     auto content = read();
     if (!content.ok()) return content.status();
     if (content->bytes > tidy_above) {

@@ -10,7 +10,8 @@ namespace linkcpp::client {
 
 namespace {
 
-constexpr uint32_t max_experts = 1u << 16, max_layers = 1u << 12;
+/// Beyond any model. What a hub says beyond it is not looked at: the counts are 16 MB at most.
+constexpr uint32_t max_experts = 1u << 12, max_layers = 1u << 10;
 
 /// Counts how many workers were chosen for each expert.
 class Counts {

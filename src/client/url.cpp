@@ -2,9 +2,17 @@
 
 #include "net/loop.h"
 
+#include <algorithm>
+
 namespace linkcpp::client {
 
 std::string HubUrl::str() const { return (tls ? "https://" : "http://") + net::Address{host, port}.str(); }
+
+std::string HubUrl::folder_name() const {
+    std::string name = net::Address{host, port}.str();
+    std::replace(name.begin(), name.end(), ':', '_');
+    return name;
+}
 
 Result<HubUrl> HubUrl::parse(const std::string& text) {
     const Status wrong(Code::invalid_argument, "\"" + text +

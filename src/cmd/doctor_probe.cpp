@@ -14,7 +14,7 @@ namespace {
 
 constexpr Duration patience = std::chrono::seconds(5);
 
-/// One worker being asked. Lives on the loop's thread.
+/// One worker being asked. Lives on the loop.
 class Asking final : public wire::SessionHandler {
   public:
     Asking(net::Network& network, Probe& probe, std::function<void()> done)
@@ -73,7 +73,7 @@ std::vector<Probe> probe_workers(const std::vector<net::Address>& workers, const
     std::condition_variable changed;
     size_t open = workers.size();
     std::vector<std::unique_ptr<Asking>> asking;
-    net::run_on(network.loop(), [&] {
+    network.loop().run([&] {
         for (size_t i = 0; i < workers.size(); ++i) {
             asking.push_back(std::make_unique<Asking>(network, probes[i], [&] {
                 const std::lock_guard lock(mutex);
@@ -87,7 +87,7 @@ std::vector<Probe> probe_workers(const std::vector<net::Address>& workers, const
         std::unique_lock lock(mutex);
         changed.wait(lock, [&] { return open == 0; });
     }
-    net::run_on(network.loop(), [&] { asking.clear(); });
+    network.loop().run([&] { asking.clear(); });
     network.stop();
     return probes;
 }

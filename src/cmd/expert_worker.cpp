@@ -137,7 +137,7 @@ int serve(const Options& options, const net::Address& address) {
     std::unique_ptr<worker::Server> server;
     Status listening;
     net::Address bound;
-    net::run_on(network.loop(), [&] {
+    network.loop().run([&] {
         server = std::make_unique<worker::Server>(network, computer, served,
                                                   worker::ServerSettings{.build = "linkcpp " LINKCPP_VERSION,
                                                                          .numeric_class = (*device)->numeric_class(),
@@ -154,7 +154,7 @@ int serve(const Options& options, const net::Address& address) {
         blocked.reset();
         drained.get_future().wait();
     }
-    net::run_on(network.loop(), [&] { server.reset(); });
+    network.loop().run([&] { server.reset(); });
     network.flush(std::chrono::seconds(30));
     network.stop();
     return listening.ok() ? 0 : fail(listening);

@@ -1,8 +1,8 @@
 #include "cmd/join_command.h"
 
-#include "base/hex.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "client/hub_account.h"
 #include "cmd/blocked_signals.h"
 #include "cmd/join_report.h"
 #include "cmd/join_token.h"
@@ -10,9 +10,6 @@
 #include "cmd/progress.h"
 #include "worker/pull_slice.h"
 #include "worker/slice_shelf.h"
-
-#include <filesystem>
-#include <fstream>
 
 namespace linkcpp::cmd {
 
@@ -25,26 +22,11 @@ int fail(const Status& status, int exit_code = 1) {
     return exit_code;
 }
 
-/// The hub as its API, with its key pinned at the first contact, in DATA/hub.pub.
+/// The hub as the loop sees it.
 class RealHub final : public worker::HubPort {
   public:
-    RealHub(client::HubApi& api, std::string pin_path) : api_(api), pin_path_(std::move(pin_path)) {
-        std::ifstream file(pin_path_);
-        std::string hex;
-        if (file >> hex) {
-            if (auto key = PublicKey::parse(hex); key.ok()) pinned_ = *key;
-        }
-    }
-    Status register_node() override {
-        const auto registration = api_.register_node(pinned_);
-        if (!registration.ok()) return registration.status();
-        if (!pinned_) {
-            pinned_ = registration->hub;
-            std::ofstream(pin_path_) << registration->hub.hex() << "\n";
-            log_info("hub key {}, remembered in {}", registration->hub.hex(), pin_path_);
-        }
-        return {};
-    }
+    explicit RealHub(client::HubAccount& account) : account_(account), api_(account.api()) {}
+    Status register_node() override { return account_.enter(api_); }
     Result<std::map<std::string, std::string>> fingerprints() override { return api_.fingerprints(); }
     Result<std::vector<client::DemandSegment>> demand() override { return api_.demand(); }
     Result<client::Lease> volunteer(const client::VolunteerOffer& offer) override { return api_.volunteer(offer); }
@@ -53,21 +35,10 @@ class RealHub final : public worker::HubPort {
     }
     Status leave() override { return api_.leave(); }
 
-    /// Set from the first registration on, before any lease.
-    const std::optional<PublicKey>& pinned() const { return pinned_; }
-
   private:
-    client::HubApi& api_;
-    const std::string pin_path_;
-    std::optional<PublicKey> pinned_;
+    client::HubAccount& account_;
+    client::HubApi api_;
 };
-
-Status make_folder(const std::string& path) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) return {Code::io, path + ": cannot be created: " + error.message()};
-    return {};
-}
 
 JoinReport::Style style_of(const JoinOptions& options, const JoinContext& context) {
     if (options.log == "json") return JoinReport::Style::json;
@@ -111,9 +82,9 @@ int join(const JoinOptions& options, JoinContext context) {
         join_token = std::move(*token);
     }
     const std::string folder = options.data.empty() ? default_node_folder(*url) : options.data;
-    if (const Status made = make_folder(folder); !made.ok()) return fail(made);
-    const Result<SigningKey> key = SigningKey::load_or_create(folder + "/node.key");
-    if (!key.ok()) return fail(key.status());
+    const client::HttpSettings http{.silence_limit = 10s, .ca_file = options.ca_file};
+    const auto account = client::HubAccount::open({*url, folder, join_token, http});
+    if (!account.ok()) return fail(account.status());
 
     const BlockedSignals signals;
     const Result<std::shared_ptr<moe::Device>> device = moe::Device::open(context.device, context.n_threads);
@@ -125,21 +96,19 @@ int join(const JoinOptions& options, JoinContext context) {
     Status ended;
     {
         worker::Serving serving(network, *device, context.serve, context.server);
-        client::HttpSettings http{.silence_limit = 10s, .ca_file = options.ca_file};
-        client::HubApi api(*url, http, *key, join_token);
-        RealHub hub(api, folder + "/hub.pub");
+        RealHub hub(**account);
         worker::SliceShelf shelf(folder, serving, *device, options.advertise,
                                  [&](const client::Lease& lease, const std::string& path,
                                      std::atomic<uint64_t>& arrived, const std::atomic<bool>& cancelled) {
-                                     return worker::pull_slice(*url, http, *hub.pinned(), lease.what, path, arrived,
-                                                               cancelled);
+                                     return worker::pull_slice(*url, http, *(*account)->hub_key(), lease.what, path,
+                                                               arrived, cancelled);
                                  });
         worker::JoinSettings settings{.max_bytes = context.max_memory,
                                       .max_experts = options.max_experts,
                                       .seed = from_little_endian<uint32_t>(random_bytes(4).data())};
         worker::JoinLoop loop(clock, hub, shelf, settings,
                               [&](const worker::JoinEvent& event) { report.event(event); });
-        log_info("node {}, slices in {}", key->public_key().fingerprint(), folder);
+        log_info("node {}, slices in {}", (*account)->node(), folder);
         ended = run(loop, report, signals);
         if (ended.ok()) log_info("leaving the swarm, finishing what is in flight; another Ctrl-C ends at once");
         std::signal(SIGINT, SIG_DFL);

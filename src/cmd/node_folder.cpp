@@ -16,20 +16,14 @@ std::string data_folder(const std::string& role) {
     return "linkcpp-" + role + "-data";
 }
 
-std::string place_of(const client::HubUrl& hub) {
-    std::string place = net::Address{hub.host, hub.port}.str();
-    std::replace(place.begin(), place.end(), ':', '_');
-    return place;
-}
-
 }  // namespace
 
-std::string default_node_folder(const client::HubUrl& hub) { return data_folder("worker") + "/" + place_of(hub); }
+std::string default_node_folder(const client::HubUrl& hub) { return data_folder("worker") + "/" + hub.folder_name(); }
 
 std::string default_backbone_folder() { return data_folder("backbone"); }
 
 std::string default_backbone_folder(const client::HubUrl& hub) {
-    return default_backbone_folder() + "/" + place_of(hub);
+    return default_backbone_folder() + "/" + hub.folder_name();
 }
 
 }  // namespace linkcpp::cmd

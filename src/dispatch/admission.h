@@ -35,7 +35,7 @@ class PeerCheck {
   public:
     virtual ~PeerCheck() = default;
     /// Decides about a worker's slices (model, quantisation, digests) and class. `done` gets the canaries to run, or the
-    /// reason why the worker is refused; it may be called from any thread, at once or later. Loop thread.
+    /// reason why the worker is refused; it may be called from any thread, at once or later. On the loop.
     virtual void admit(const std::string& worker, const wire::Welcome& welcome,
                        std::function<void(Result<std::vector<Canary>>)> done) = 0;
     /// Grows while an admission gets on: digests of a large model take minutes. Any thread.
@@ -44,7 +44,7 @@ class PeerCheck {
     /// True when audit() has weights to compare with. Any thread.
     virtual bool can_audit() const { return false; }
     /// Computes an answer again. `done` gets mismatch or corrupt when it is wrong, any other error when that could not be
-    /// found out; it may be called from any thread, at once or later. Loop thread.
+    /// found out; it may be called from any thread, at once or later. On the loop.
     virtual void audit(AuditRequest, std::function<void(Status)> done) {
         done({Code::unsupported, "there are no weights to compare with"});
     }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include <algorithm>
+#include <atomic>
 #include <fmt/format.h>
 
 namespace linkcpp::dispatch {

@@ -10,7 +10,6 @@
 #include "dispatch/peer.h"
 #include "dispatch/placement.h"
 
-#include <atomic>
 #include <optional>
 #include <set>
 
@@ -49,32 +48,32 @@ class Dispatcher final : private PeerObserver {
   public:
     /// `check` may be null (every worker is taken at its word: only for tests) and must outlive the dispatcher.
     Dispatcher(net::Network& network, Settings settings, std::vector<net::Address> workers, PeerCheck* check);
-    /// On the loop's thread, or after the loop has stopped.
+    /// On the loop, or after the loop has stopped.
     ~Dispatcher() override;
 
-    /// Begins to connect; jobs do it as well. Loop thread.
+    /// Begins to connect; jobs do it as well. On the loop.
     void connect();
     /// From now on these are the workers, without a pause for jobs that run: new ones are connected to, those that are
     /// missing get nothing new and are left when they have answered. Any thread.
     void set_workers(std::vector<net::Address> workers);
 
     using Done = std::function<void(Status, JobResult)>;
-    /// Computes a job; `done` is called once, on the loop's thread. Errors: unavailable, with layer and experts. `memory`: a
+    /// Computes a job; `done` is called once, on the loop. Errors: unavailable, with layer and experts. `memory`: a
     /// result that is not needed any more, whose memory is used again.
     void start(const ExpertJob& job, Done done, JobResult memory = {});
     /// The same for a caller on another thread, which waits. What `result` holds before is of no matter but as memory.
     Status run(const ExpertJob& job, JobResult& result);
 
     /// Calls `ready` once every worker was tried, or after the settle timeout; if `patient`, not before the workers whose
-    /// slices are being checked are through with that, as long as it gets on. Loop thread.
+    /// slices are being checked are through with that, as long as it gets on. On the loop.
     void when_settled(bool patient, std::function<void()> ready);
 
     /// What came in time, was believed and not told by an earlier call; answers that are audited count once that is over,
-    /// and rows of a worker whose numbers were wrong not at all. Loop thread.
+    /// and rows of a worker whose numbers were wrong not at all. On the loop.
     std::vector<AcceptedRows> take_accepted_rows();
 
-    DispatchStats stats() const;              ///< loop thread
-    std::vector<HolderInfo> holders() const;  ///< loop thread
+    DispatchStats stats() const;              ///< on the loop
+    std::vector<HolderInfo> holders() const;  ///< on the loop
     net::Loop& loop() { return network_.loop(); }
 
   private:

@@ -72,8 +72,8 @@ void Peer::connected(std::unique_ptr<net::Link> link) {
     send_frame(wire::encode(hello));
 }
 
-void Peer::lose(const Status& reason, bool refused) {
-    const bool was_ready = state_ == State::ready;
+/// Ends the connection and all that belongs to it, but for the requests.
+void Peer::drop_link() {
     ++connection_;
     network_.loop().cancel(timer_);
     // The link may be on the stack right now (its callback called us); net::Link allows that.
@@ -81,6 +81,11 @@ void Peer::lose(const Status& reason, bool refused) {
     canaries_.clear();
     programs_.clear();
     silent_ = draining_ = false;
+}
+
+void Peer::lose(const Status& reason, bool refused) {
+    const bool was_ready = state_ == State::ready;
+    drop_link();
     state_ = refused ? State::refused : State::backing_off;
     trouble_ = reason;
     settled_ = true;
@@ -204,12 +209,7 @@ void Peer::come_back() {
 bool Peer::end_if_idle() {
     if (!retired_ || !pending_.empty() || !waiting_.empty()) return false;
     if (state_ == State::idle) return true;
-    ++connection_;
-    network_.loop().cancel(timer_);
-    link_.reset();
-    canaries_.clear();
-    programs_.clear();
-    silent_ = draining_ = false;
+    drop_link();
     state_ = State::idle;
     settled_ = true;
     return true;

@@ -1,6 +1,6 @@
 #pragma once
 // One worker as the backbone sees it: a connection that is made again when it breaks, the handshake, the admission check
-// with its canaries, the requests under way and their progress. All of it on the loop's thread; time and transport come
+// with its canaries, the requests under way and their progress. All of it on the loop; time and transport come
 // from the injected network. Requests are pure, so the owner may repeat any of them elsewhere at any time.
 
 #include "dispatch/admission.h"
@@ -116,6 +116,7 @@ class Peer final : private wire::SessionHandler {
 
     void connect();
     void connected(std::unique_ptr<net::Link> link);
+    void drop_link();
     void lose(const Status& reason, bool refused);
     void warn(const std::string& what);
     void fail_all(const Status& reason);

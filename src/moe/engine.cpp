@@ -19,8 +19,8 @@ struct GraphKey {
     auto operator<=>(const GraphKey&) const = default;
 };
 
-/// Recently used graphs. Decoding asks for the same few sizes again and again; prompts come in many sizes and their
-/// graphs hold large intermediate buffers, so the cache is bounded in both.
+/// Recently used graphs. Decoding asks for the same few sizes again and again. Each holds its intermediate values, so the
+/// cache is bounded in bytes too.
 class GraphCache {
   public:
     ExpertGraph* find(const GraphKey& key) {
@@ -149,7 +149,10 @@ Status GgmlEngine::compute_many(const LayerWeights& weights, const Program& prog
                                 RowShape shape, std::span<const float> x, std::span<float> y) {
     if (large_ == nullptr) large_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_->backend())));
     auto graph = ExpertGraph::build(*device_, weights, program, widths, shape, large_.get());
-    if (!graph.ok()) return graph.status();
+    if (!graph.ok()) {
+        large_.reset();  // after a failure it believes to have memory that it has not
+        return graph.status();
+    }
     Status status = graph->run(x, ids_, y);
     if (ggml_gallocr_get_buffer_size(large_.get(), 0) > max_large_bytes) large_.reset();
     return status;

@@ -23,8 +23,8 @@ class Loop : public Clock {
     virtual void post(Task task) = 0;
     /// Runs `task` on the loop, now, on this thread. Any thread that is not on the loop.
     virtual void run(const Task& task) = 0;
-    /// Runs callbacks on this thread until `done()`, which is asked between them; false: the loop was stopped first. Any
-    /// thread that is not on the loop.
+    /// Runs callbacks on this thread until `done()`, which is asked between them and only looks at something: it must not
+    /// use the loop. False: the loop was stopped first. Any thread that is not on the loop.
     virtual bool run_until(const std::function<bool()>& done) = 0;
     /// Runs `task` on this thread when the callback that is running is over, and not on the loop: it may take long. On the
     /// loop; where other threads run the loop meanwhile (TcpNetwork's n_threads).
@@ -81,7 +81,7 @@ class Network {
   public:
     virtual ~Network() = default;
     virtual Loop& loop() = 0;
-    /// Errors: unavailable (refused, unreachable), timeout, invalid_argument (no such host). Loop thread.
+    /// Errors: unavailable (refused, unreachable), timeout, invalid_argument (no such host). On the loop.
     virtual void connect(const Address& address, Duration timeout,
                          std::function<void(Result<std::unique_ptr<Link>>)> done) = 0;
     virtual Result<std::unique_ptr<Listener>> listen(const Address& address,

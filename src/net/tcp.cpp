@@ -216,7 +216,7 @@ bool TcpNetwork::flush(Duration limit) {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (true) {
         size_t n_closing = 0;
-        run_on(loop(), [&] { n_closing = impl_->shared.closing.size(); });
+        loop().run([&] { n_closing = impl_->shared.closing.size(); });
         if (n_closing == 0) return true;
         if (std::chrono::steady_clock::now() > end) return false;
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -240,7 +240,5 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Address& address,
     accepting->accept();
     return Result<std::unique_ptr<Listener>>(std::make_unique<TcpListener>(std::move(accepting)));
 }
-
-void run_on(Loop& loop, const std::function<void()>& task) { loop.run(task); }
 
 }  // namespace linkcpp::net

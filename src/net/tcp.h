@@ -31,7 +31,4 @@ class TcpNetwork final : public Network {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Loop::run(), for everybody who has always waited for it.
-void run_on(Loop& loop, const std::function<void()>& task);
-
 }  // namespace linkcpp::net

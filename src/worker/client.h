@@ -1,6 +1,6 @@
 #pragma once
 // One connection of the server: its session, its queue of requests, its results on their way out. Inside of the room; the
-// Server owns it. Everything runs on the loop's thread. Functions that may end the connection say so: after them the
+// Server owns it. Everything runs on the loop. Functions that may end the connection say so: after them the
 // object may be gone.
 
 #include "net/loop.h"

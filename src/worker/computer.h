@@ -31,7 +31,7 @@ class Computer {
   public:
     using Done = std::function<void(ComputeOutcome)>;
     virtual ~Computer() = default;
-    /// Computes `job` after those started before it, and calls `done` on the loop's thread. The caller bounds how many are
+    /// Computes `job` after those started before it, and calls `done` on the loop. The caller bounds how many are
     /// under way.
     virtual void start(ComputeJob job, Done done) = 0;
     /// Pairs computed since the start; grows while a long job runs. Any thread.

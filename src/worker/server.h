@@ -4,7 +4,7 @@
 // bounded; what does not fit is refused at once. A worker is a pure function: nothing outlives a connection.
 //
 // Runs on one loop and knows neither sockets nor threads: network and computer are given, so that tests drive it in
-// virtual time. Make, use and destroy it on the loop's thread.
+// virtual time. Make, use and destroy it on the loop.
 
 #include "base/log.h"
 #include "net/loop.h"

@@ -55,7 +55,7 @@ Status Serving::start() {
     for (const auto& slice : slices_)
         served_.push_back(served_slice(*slice));
     Status listening;
-    net::run_on(network_.loop(), [&] {
+    network_.loop().run([&] {
         server_ = std::make_unique<Server>(network_, computer_, served_, settings_);
         listening = server_->listen(address_);
         if (listening.ok()) {
@@ -72,12 +72,12 @@ void Serving::stop() {
     std::promise<void> drained;
     network_.loop().post([&] { server_->drain([&] { drained.set_value(); }); });
     drained.get_future().wait();
-    net::run_on(network_.loop(), [&] { server_.reset(); });
+    network_.loop().run([&] { server_.reset(); });
 }
 
 uint32_t Serving::pairs_waiting() {
     uint32_t pairs = 0;
-    if (server_) net::run_on(network_.loop(), [&] { pairs = server_->pairs_waiting(); });
+    if (server_) network_.loop().run([&] { pairs = server_->pairs_waiting(); });
     return pairs;
 }
 

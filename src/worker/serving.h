@@ -42,7 +42,7 @@ class Serving {
     LoopComputer computer_;
     std::vector<std::unique_ptr<HeldSlice>> slices_;
     std::vector<ServedSlice> served_;  // what server_ refers to
-    std::unique_ptr<Server> server_;   // made, used and destroyed on the loop's thread
+    std::unique_ptr<Server> server_;   // made, used and destroyed on the loop
 };
 
 }  // namespace linkcpp::worker

@@ -18,7 +18,7 @@ class CannedServer {
         bool close = false;
     };
     explicit CannedServer(std::vector<Answer> answers) : answers_(std::move(answers)) {
-        net::run_on(network_.loop(), [this] {
+        network_.loop().run([this] {
             auto listener =
                 network_.listen({"127.0.0.1", 0}, [this](std::unique_ptr<net::Link> link) { accept(std::move(link)); });
             ASSERT_TRUE(listener.ok());
@@ -27,7 +27,7 @@ class CannedServer {
         });
     }
     ~CannedServer() {
-        net::run_on(network_.loop(), [this] {
+        network_.loop().run([this] {
             links_.clear();
             listener_.reset();
         });
@@ -35,16 +35,16 @@ class CannedServer {
     }
     std::vector<std::string> requests() {
         std::vector<std::string> copy;
-        net::run_on(network_.loop(), [&] { copy = requests_; });
+        network_.loop().run([&] { copy = requests_; });
         return copy;
     }
     size_t n_connections() {
         size_t n = 0;
-        net::run_on(network_.loop(), [&] { n = links_.size(); });
+        network_.loop().run([&] { n = links_.size(); });
         return n;
     }
     void stop_listening() {
-        net::run_on(network_.loop(), [this] { listener_.reset(); });
+        network_.loop().run([this] { listener_.reset(); });
     }
 
     client::HubUrl url;

@@ -2,12 +2,24 @@
 
 #include "client/roster.h"
 
+#include <fstream>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <utility>
 
 namespace linkcpp::client {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// What counts for RLIMIT_DATA, bytes: private writable memory.
+rlim_t data_bytes() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+        if (line.rfind("VmData:", 0) == 0) return std::stoull(line.substr(7)) * 1024;
+    }
+    return 0;
+}
 
 PlacementHolder holder(const std::string& name, uint32_t begin, uint32_t end, const std::string& numeric_class = "") {
     return {"node-" + name, name + ":1", numeric_class, {{"m", 0, 2, begin, end}}};
@@ -82,6 +94,17 @@ TEST_F(RosterTest, NonsenseOfAHubTakesNoMemory) {
     huge.holds[0].layer_end = UINT32_MAX / 2;
     huge.holds[0].layer_begin = huge.holds[0].layer_end - 1;
     EXPECT_EQ(update({huge, reversed}), "");
+
+    // As much as can be said: it counts, but in little memory.
+    auto everything = holder("c", 0, UINT32_MAX);
+    everything.holds[0].layer_end = UINT32_MAX;
+    rlimit limit{};
+    getrlimit(RLIMIT_DATA, &limit);
+    const rlim_t whole = std::exchange(limit.rlim_cur, data_bytes() + (100u << 20));
+    setrlimit(RLIMIT_DATA, &limit);
+    EXPECT_NO_THROW(EXPECT_EQ(update({everything, reversed}), "c"));
+    limit.rlim_cur = whole;
+    setrlimit(RLIMIT_DATA, &limit);
 }
 
 }  // namespace

@@ -16,6 +16,16 @@ SANITIZED = bool(os.environ.get("LINKCPP_SANITIZE"))
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+def end(process):
+    """Whatever it is doing; nothing of it is left afterwards."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+
+
 class Hub:
     """Runs until the end of its `with`; `lines` is what it said before it served."""
 
@@ -40,10 +50,7 @@ class Hub:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
+        end(self.process)
         self.folder.cleanup()
 
     def stop(self, number=signal.SIGTERM):

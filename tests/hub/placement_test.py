@@ -11,7 +11,7 @@ import socket
 import subprocess
 import unittest
 
-from hub_process import BIN, MODEL, Hub
+from hub_process import BIN, MODEL, Hub, end
 from worker_process import WAIT, Worker, holders, until
 
 PROMPT, N_PROMPT, N_LAYERS, N_USED = "The capital of France is", 5, 4, 4
@@ -42,10 +42,7 @@ class Backbone:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stderr.close()
+        end(self.process)
         self.socket.close()
 
     def read(self, size):

@@ -40,7 +40,7 @@ class Tcp : public testing::Test {
         links.clear();
         listener.reset();
     }
-    void on_loop(const std::function<void()>& task) { run_on(network.loop(), task); }
+    void on_loop(const std::function<void()>& task) { network.loop().run(task); }
 
     Address listen(std::function<void(std::unique_ptr<Link>)> on_accept) {
         Address address;
@@ -71,7 +71,7 @@ class Tcp : public testing::Test {
     }
 
     std::unique_ptr<Listener> listener;
-    std::vector<std::unique_ptr<Link>> links;  // loop thread
+    std::vector<std::unique_ptr<Link>> links;  // on the loop
     TcpNetwork network;                        // last: it must end first
 };
 
@@ -138,7 +138,7 @@ TEST_F(Tcp, flush_waits_for_a_slow_reader_before_a_process_may_end) {
         links.push_back(std::move(link));
     });
     std::atomic<bool> sent = false;
-    run_on(sender->loop(), [&] {
+    sender->loop().run([&] {
         sender->connect(address, 5s, [&](Result<std::unique_ptr<Link>> link) {
             ASSERT_TRUE(link.ok());
             (*link)->send(Bytes(10 << 20));

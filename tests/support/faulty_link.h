@@ -38,7 +38,7 @@ class FaultyLink {
     /// Answers before `first_answer` (counted over all connections) pass as they are.
     FaultyLink(const std::string& worker, LinkFault fault, int first_answer) : fault_(fault), left_(first_answer) {
         const net::Address target = *net::Address::parse(worker);
-        net::run_on(network_.loop(), [&] {
+        network_.loop().run([&] {
             auto listener = network_.listen({"127.0.0.1", 0}, [this, target](std::unique_ptr<net::Link> client) {
                 connections_.push_back(std::make_unique<Connection>(*this, std::move(client)));
                 connections_.back()->reach(target);
@@ -48,7 +48,7 @@ class FaultyLink {
         });
     }
     ~FaultyLink() {
-        net::run_on(network_.loop(), [this] {
+        network_.loop().run([this] {
             connections_.clear();
             listener_.reset();
         });

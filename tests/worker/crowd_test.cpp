@@ -101,7 +101,7 @@ class WorkerCrowd : public WorkerProcess {
                 return end.welcome.has_value() || end.closed || end.goaway.has_value();
             });
             bool welcome = false;
-            net::run_on(backbone->network.loop(), [&] { welcome = backbone->end.welcome && !backbone->end.closed; });
+            backbone->network.loop().run([&] { welcome = backbone->end.welcome && !backbone->end.closed; });
             if (welcome) {
                 backbone->send(program());
                 return backbone;
@@ -169,7 +169,7 @@ TEST_F(WorkerCrowd, a_ping_is_answered_while_a_long_request_is_computed) {
     good->send(wire::encode(wire::Ping{1}));
     ASSERT_TRUE(good->wait([&] { return !good->end.pongs.empty(); }));
     bool computing = false;
-    net::run_on(good->network.loop(), [&] {
+    good->network.loop().run([&] {
         computing = !good->end.answers[2].complete;
         EXPECT_GT(good->end.pongs[0].rows_queued, 0u);
     });

@@ -37,7 +37,7 @@ struct Backbone {
         : Backbone(port, [](const TestBackbone& reached) { return reached.welcome.has_value(); }) {}
     /// Waits until `ready`.
     Backbone(uint16_t port, const std::function<bool(const TestBackbone&)>& ready) {
-        net::run_on(network.loop(), [&] {
+        network.loop().run([&] {
             network.connect({"127.0.0.1", port}, 10s, [this](Result<std::unique_ptr<net::Link>> link) {
                 if (!link.ok()) return;
                 end.attach(std::move(*link));
@@ -50,26 +50,26 @@ struct Backbone {
         network.stop();
         end.link.reset();
     }
-    /// Looks at `end` on the loop's thread until `done`.
+    /// Looks at `end` on the loop until `done`.
     bool wait(const std::function<bool()>& done, Duration limit = 60s) {
         const auto stop = std::chrono::steady_clock::now() + limit;
         while (true) {
             bool now = false;
-            net::run_on(network.loop(), [&] { now = done(); });
+            network.loop().run([&] { now = done(); });
             if (now) return true;
             if (std::chrono::steady_clock::now() > stop) return false;
             std::this_thread::sleep_for(2ms);
         }
     }
     void send(Bytes frame) {
-        net::run_on(network.loop(), [&] {
+        network.loop().run([&] {
             if (end.link) end.link->send(std::move(frame));
         });
     }
     TestBackbone::Answer answer(uint64_t request) {
         EXPECT_TRUE(wait([&] { return end.answers[request].complete || end.answers[request].refused; }));
         TestBackbone::Answer answer;
-        net::run_on(network.loop(), [&] { answer = end.answers[request]; });
+        network.loop().run([&] { answer = end.answers[request]; });
         return answer;
     }
 

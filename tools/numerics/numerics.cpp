@@ -141,9 +141,8 @@ Result<ordered_json> compare(const Options& options, net::TcpNetwork& network,
     settings.numeric_class = (*device)->numeric_class();
     settings.audit_share = 0;
     settings.compute_min = std::chrono::minutes(10);  // an emulated processor is slow
-    net::run_on(network.loop(), [&] {
-        worker = std::make_unique<dispatch::Dispatcher>(network, settings, std::vector{*address}, nullptr);
-    });
+    network.loop().run(
+        [&] { worker = std::make_unique<dispatch::Dispatcher>(network, settings, std::vector{*address}, nullptr); });
     ordered_json list = ordered_json::array();
     Comparison comparison(**engine, *worker, options);
     for (const int layer : (*engine)->layers()) {
@@ -162,7 +161,7 @@ Result<ordered_json> compare(const Options& options, net::TcpNetwork& network,
         }
     }
     std::string theirs;
-    net::run_on(network.loop(), [&] {
+    network.loop().run([&] {
         for (const auto& peer : worker->stats().peers)
             theirs = peer.numeric_class;
     });
@@ -184,7 +183,7 @@ int main(int argc, char** argv) {
     net::TcpNetwork network;
     std::unique_ptr<dispatch::Dispatcher> worker;
     const auto result = compare(options, network, worker);
-    net::run_on(network.loop(), [&] { worker.reset(); });
+    network.loop().run([&] { worker.reset(); });
     network.stop();
     if (!result.ok()) {
         fmt::print(stderr, "linkcpp-numerics: {}\n", result.status().message());

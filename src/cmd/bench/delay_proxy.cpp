@@ -96,7 +96,7 @@ DelayProxy::DelayProxy(net::Address target) : target_(std::move(target)) {}
 Result<std::unique_ptr<DelayProxy>> DelayProxy::start(const net::Address& target) {
     std::unique_ptr<DelayProxy> proxy(new DelayProxy(target));
     Status status;
-    net::run_on(proxy->network_.loop(), [&] {
+    proxy->network_.loop().run([&] {
         auto listener =
             proxy->network_.listen({"127.0.0.1", 0}, [raw = proxy.get()](std::unique_ptr<net::Link> client) {
                 raw->connections_.push_back(std::make_unique<Connection>(*raw, std::move(client)));
@@ -123,7 +123,7 @@ Status DelayProxy::wait_for(const net::Address& address, Duration limit) {
     net::TcpNetwork network;
     while (clock.now() < end) {
         std::promise<bool> answered;
-        net::run_on(network.loop(), [&] {
+        network.loop().run([&] {
             network.connect(address, connect_timeout,
                             [&](const Result<std::unique_ptr<net::Link>>& link) { answered.set_value(link.ok()); });
         });
@@ -134,7 +134,7 @@ Status DelayProxy::wait_for(const net::Address& address, Duration limit) {
 }
 
 DelayProxy::~DelayProxy() {
-    net::run_on(network_.loop(), [this] {
+    network_.loop().run([this] {
         connections_.clear();
         listener_.reset();
     });

@@ -37,7 +37,7 @@ class DelayProxy {
     std::atomic<uint64_t> bytes_out_{0}, bytes_in_{0};
     net::TcpNetwork network_;
     std::unique_ptr<net::Listener> listener_;
-    std::vector<std::unique_ptr<Connection>> connections_;  // loop thread
+    std::vector<std::unique_ptr<Connection>> connections_;  // on the loop
 };
 
 }  // namespace linkcpp::cmd::bench

@@ -23,13 +23,13 @@ class Connection {
     explicit Connection(const net::Address& worker) {
         dispatch::Settings settings;
         settings.hedge_share = 0;
-        net::run_on(network_.loop(), [&] {
+        network_.loop().run([&] {
             dispatcher_ = std::make_unique<dispatch::Dispatcher>(network_, std::move(settings),
                                                                  std::vector<net::Address>{worker}, nullptr);
         });
     }
     ~Connection() {
-        net::run_on(network_.loop(), [this] { dispatcher_.reset(); });
+        network_.loop().run([this] { dispatcher_.reset(); });
         network_.stop();
     }
     Connection(const Connection&) = delete;
@@ -41,7 +41,7 @@ class Connection {
     }
     dispatch::PeerStats stats() {
         dispatch::PeerStats stats;
-        net::run_on(network_.loop(), [&] { stats = dispatcher_->stats().peers.at(0); });
+        network_.loop().run([&] { stats = dispatcher_->stats().peers.at(0); });
         return stats;
     }
 
