@@ -1,6 +1,7 @@
 // linkcpp-expert-worker: holds slices and computes their experts for backbones that connect. Never links libllama.
 
 #include "base/log.h"
+#include "cmd/bench/worker_batches.h"
 #include "cmd/blocked_signals.h"
 #include "cmd/join_command.h"
 #include "cmd/progress.h"
@@ -28,7 +29,7 @@ struct Options {
     int n_threads = 0;
     uint64_t max_memory = 0, max_peer_memory = worker::ServerSettings().max_peer_bytes;
     cmd::JoinOptions join;
-    bool list_devices = false, insecure = false, verbose = false, quiet = false, json = false;
+    bool bench = false, list_devices = false, insecure = false, verbose = false, quiet = false, json = false;
 };
 
 constexpr const char* footer = R"(
@@ -37,6 +38,7 @@ Examples:
   linkcpp-expert-worker --serve 127.0.0.1:0 --model a.gguf --model b.gguf --threads 4 --max-memory 2GB
   linkcpp-expert-worker --serve 0.0.0.0:50071 --model slice.gguf --insecure    (a network that you trust)
   linkcpp-expert-worker --hub http://hub:19000 --max-memory 2GB                (slices that the hub finds scarce)
+  linkcpp-expert-worker --bench --model slice.gguf                             (how fast is this device?)
 
 `linkcpp slice` cuts slices from a model. A worker sees the activations of the tokens that it computes.
 Ctrl-C finishes what is being computed and ends; a second one ends at once.
@@ -121,6 +123,28 @@ void print_json(const worker::SliceStore& store, const moe::Device& device, cons
     std::fflush(stdout);
 }
 
+/// Tokens per second of the first layer of the first slice, through our own socket and beside it.
+Status measure(const Options& options, const worker::SliceStore& store, const net::Address& address) {
+    static const std::atomic<bool> never = false;
+    const worker::HeldSlice& slice = store.slices().front();
+    const int number = slice.engine->layers().front();
+    auto layer = cmd::bench::ExpertLayer::of(number, slice.engine->shapes(number), slice.engine->n_expert(),
+                                             slice.file.info().n_expert_used);
+    if (!layer.ok()) return layer.status();
+    layer->expert_begin = static_cast<uint32_t>(slice.file.info().expert_begin);
+    const auto points = cmd::bench::measure_batches(*layer, address, *slice.engine, {1, 4, 16, 64, 256, 512}, never);
+    if (!points.ok()) return points.status();
+    if (!options.json) {
+        cmd::bench::print_worker(*points);
+        return {};
+    }
+    nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+    for (const auto& point : *points)
+        lines.push_back(cmd::bench::to_json(point));
+    fmt::print("{}\n", lines.dump());
+    return {};
+}
+
 int serve(const Options& options, const net::Address& address) {
     // Slices first: while they load, Ctrl-C simply ends the process.
     std::optional<cmd::BlockedSignals> blocked(std::in_place);
@@ -130,7 +154,7 @@ int serve(const Options& options, const net::Address& address) {
     Result<worker::SliceStore> store = load_slices(options, *device);
     if (!store.ok()) return fail(store.status());
 
-    blocked.emplace();
+    if (!options.bench) blocked.emplace();
     const std::vector<worker::ServedSlice> served = store->served();
     net::TcpNetwork network(2);
     worker::LoopComputer computer(network.loop());
@@ -145,7 +169,9 @@ int serve(const Options& options, const net::Address& address) {
         listening = server->listen(address);
         if (listening.ok()) bound = server->address();
     });
-    if (listening.ok()) {
+    if (listening.ok() && options.bench) {
+        listening = measure(options, *store, bound);
+    } else if (listening.ok()) {
         (options.json ? print_json : print_text)(*store, **device, bound);
         blocked->wait();
         std::promise<void> drained;
@@ -192,8 +218,14 @@ int main(int argc, char** argv) {
         ->transform(CLI::AsSizeValue(true))
         ->type_name("SIZE");
     app.add_flag("--insecure", options.insecure, "Listen beyond loopback, without encryption or authentication");
-    app.add_flag("--json", options.json, "Say what is served as one line of JSON");
+    auto* bench =
+        app.add_flag("--bench", options.bench,
+                     "Measure this device with the first layer of the slice, in batches of 1 to 512 tokens, through "
+                     "the socket and as a bare graph, and end")
+            ->excludes(serve_option);
+    app.add_flag("--json", options.json, "Say what is served, or what was measured, as one line of JSON");
     options.join.add_to(app);
+    bench->excludes("--hub");
     auto* verbose = app.add_flag("--verbose", options.verbose, "Tell about every refusal");
     app.add_flag("--quiet", options.quiet, "Errors only")->excludes(verbose);
     try {
@@ -204,8 +236,9 @@ int main(int argc, char** argv) {
     if (!options.verbose) moe::silence_ggml();
     set_log_level(options.verbose ? LogLevel::debug : options.quiet ? LogLevel::error : LogLevel::info);
     if (options.list_devices) return list_devices();
-    if (options.join.given() ? !options.models.empty() : !*serve_option || options.models.empty()) {
-        log_error("nothing to do: give --serve and at least one --model, or --hub without --model (see --help)");
+    if (options.join.given() ? !options.models.empty() : (!*serve_option && !options.bench) || options.models.empty()) {
+        log_error(
+            "nothing to do: give --serve (or --bench) and at least one --model, or --hub without --model (see --help)");
         return 2;
     }
     if (options.join.given() && options.max_memory == 0 && options.join.max_experts == 0) {

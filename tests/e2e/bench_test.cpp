@@ -54,6 +54,22 @@ TEST_F(Swarm, TheBenchSuiteMeasuresBothEnginesAtEveryRoundTrip) {
     EXPECT_EQ(std::string(picture.begin(), picture.begin() + 4), "<svg");
 }
 
+/// Experts in the middle of the model: numbers of the model are not those of the slice.
+TEST_F(Swarm, AWorkerMeasuresItself) {
+    const Finished done =
+        run({program("linkcpp-expert-worker"), "--bench", "--json", "--threads", "1", "--model", slice("", "5:14")});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    const auto points = nlohmann::json::parse(done.out);
+    std::vector<int> batches;
+    for (const auto& point : points) {
+        batches.push_back(point["batch"]);
+        EXPECT_GT(point["tokens_per_second"]["median"], 0.0) << point.dump();
+        EXPECT_GT(point["bare_tokens_per_second"]["median"], 0.0) << point.dump();
+        EXPECT_GT(point["overhead_us"]["median"], 0.0) << point.dump();
+    }
+    EXPECT_EQ(batches, (std::vector<int>{1, 4, 16, 64, 256, 512}));
+}
+
 TEST_F(Swarm, ABenchOfADenseOrSparseModelSaysWhy) {
     const Finished done = run({program("linkcpp"), "bench", "-m", backbone()});
     EXPECT_EQ(done.exit_code, 1);

@@ -8,24 +8,21 @@ namespace linkcpp::cmd::bench {
 
 namespace {
 
-const moe::ExpertTensor* matrix_of(const moe::ModelLayer& layer, moe::Matrix matrix) {
-    for (const moe::ExpertTensor* tensor : layer.tensors) {
-        if (tensor->name.kind == moe::TensorKind{matrix, moe::Role::weight}) return tensor;
-    }
-    return nullptr;
+const moe::LayerShapes::Entry& entry(const moe::LayerShapes& shapes, moe::Matrix matrix) {
+    return shapes.matrix[static_cast<size_t>(matrix)];
 }
 
 /// down(silu(gate(x)) * up(x)); nothing where the layer is built in another way.
-std::vector<moe::Step> gated(const moe::ModelLayer& layer) {
+std::vector<moe::Step> gated(const moe::LayerShapes& shapes) {
     using moe::Matrix, moe::Op;
-    if (matrix_of(layer, Matrix::down) == nullptr) return {};
-    if (matrix_of(layer, Matrix::gate_up) != nullptr)
+    if (!entry(shapes, Matrix::down).present) return {};
+    if (entry(shapes, Matrix::gate_up).present)
         return {{Op::matmul, Matrix::gate_up, 0, 0, {0, 0}},
                 {Op::first_half, Matrix::up, 1, 0, {0, 0}},
                 {Op::second_half, Matrix::up, 1, 0, {0, 0}},
                 {Op::swiglu, Matrix::up, 2, 3, {0, 0}},
                 {Op::matmul, Matrix::down, 4, 0, {0, 0}}};
-    if (matrix_of(layer, Matrix::gate) == nullptr || matrix_of(layer, Matrix::up) == nullptr) return {};
+    if (!entry(shapes, Matrix::gate).present || !entry(shapes, Matrix::up).present) return {};
     return {{Op::matmul, Matrix::gate, 0, 0, {0, 0}},
             {Op::matmul, Matrix::up, 0, 0, {0, 0}},
             {Op::swiglu, Matrix::up, 1, 2, {0, 0}},
@@ -38,16 +35,24 @@ Result<ExpertLayer> ExpertLayer::of(const moe::ModelFile& model) {
     const auto found = std::find_if(model.layers().begin(), model.layers().end(),
                                     [](const moe::ModelLayer& layer) { return layer.n_expert > 0; });
     if (found == model.layers().end()) return {Code::not_found, "the model has no experts"};
+    moe::LayerShapes shapes;
+    for (const moe::ExpertTensor* tensor : found->tensors) {
+        if (tensor->name.kind.role == moe::Role::weight)
+            shapes.matrix[static_cast<size_t>(tensor->name.kind.matrix)] = {true, false, tensor->ne[0], tensor->ne[1]};
+    }
+    return of(found->layer, shapes, found->n_expert, model.info().n_expert_used);
+}
+
+Result<ExpertLayer> ExpertLayer::of(int number, const moe::LayerShapes& shapes, int n_expert, int n_used) {
     ExpertLayer layer;
-    layer.layer = found->layer;
-    layer.n_expert = static_cast<uint32_t>(found->n_expert);
-    layer.n_used = std::min(layer.n_expert, static_cast<uint32_t>(std::max(1, model.info().n_expert_used)));
+    layer.layer = number;
+    layer.n_expert = static_cast<uint32_t>(n_expert);
+    layer.n_used = static_cast<uint32_t>(std::clamp(n_used, 1, n_expert));
     layer.program.weighted = true;
-    layer.program.steps = gated(*found);
+    layer.program.steps = gated(shapes);
     if (layer.program.steps.empty())
         return {Code::unsupported, "experts without gate, up and down matrices cannot be measured alone"};
-    const moe::ExpertTensor* down = matrix_of(*found, moe::Matrix::down);
-    layer.n_embd = static_cast<uint32_t>(down->ne[1]);
+    layer.n_embd = static_cast<uint32_t>(entry(shapes, moe::Matrix::down).n_out);
     auto code = std::make_shared<dispatch::ProgramCode>();
     code->code = moe::encode_program(layer.program);
     code->n_in = code->n_out = layer.n_embd;
@@ -56,13 +61,14 @@ Result<ExpertLayer> ExpertLayer::of(const moe::ModelFile& model) {
     return layer;
 }
 
-Batch::Batch(const ExpertLayer& layer, uint32_t n) : n_tokens(n), n_used(layer.n_used) {
+Batch::Batch(const ExpertLayer& layer, uint32_t n)
+    : n_tokens(n), n_used(layer.n_used), expert_begin(layer.expert_begin) {
     std::minstd_rand random(n);
     std::normal_distribution<float> normal;
     for (size_t i = 0; i < size_t{layer.n_embd} * n_tokens; ++i)
         x.push_back(normal(random));
     std::vector<int32_t> experts(layer.n_expert);
-    std::iota(experts.begin(), experts.end(), 0);
+    std::iota(experts.begin(), experts.end(), static_cast<int32_t>(expert_begin));
     for (uint32_t t = 0; t < n_tokens; ++t) {
         std::shuffle(experts.begin(), experts.end(), random);
         expert.insert(expert.end(), experts.begin(), experts.begin() + n_used);
@@ -90,7 +96,7 @@ wire::Compute Batch::compute() const {
     for (uint32_t p = 0; p < n_tokens * n_used; ++p) {
         compute.x_row.push_back(p / n_used);
         compute.group.push_back(p / n_used);
-        compute.expert.push_back(static_cast<uint32_t>(expert[p]));
+        compute.expert.push_back(static_cast<uint32_t>(expert[p]) - expert_begin);
     }
     compute.weight = weight;
     compute.x = x;

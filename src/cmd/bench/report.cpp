@@ -24,18 +24,6 @@ ordered_json to_json(const Sample& sample) { return {{"median", sample.median}, 
 
 namespace {
 
-ordered_json to_json(const WorkerPoint& point) {
-    return {{"batch", point.batch},
-            {"tokens_per_second", bench::to_json(point.tokens_per_second)},
-            {"bare_tokens_per_second", bench::to_json(point.bare_tokens_per_second)},
-            {"ratio", bench::to_json(point.ratio)},
-            {"overhead_us", bench::to_json(point.overhead_us)},
-            {"echo_us", bench::to_json(point.echo_us)},
-            {"overhead_per_echo", bench::to_json(point.overhead_per_echo)},
-            {"bytes_out", point.bytes_out},
-            {"bytes_in", point.bytes_in}};
-}
-
 ordered_json to_json(const DecodePoint& point) {
     return {{"engine", point.engine},
             {"layers", point.layers},
@@ -61,6 +49,18 @@ std::string with_spread(const Sample& sample, const char* format) {
 
 }  // namespace
 
+ordered_json to_json(const WorkerPoint& point) {
+    return {{"batch", point.batch},
+            {"tokens_per_second", to_json(point.tokens_per_second)},
+            {"bare_tokens_per_second", to_json(point.bare_tokens_per_second)},
+            {"ratio", to_json(point.ratio)},
+            {"overhead_us", to_json(point.overhead_us)},
+            {"echo_us", to_json(point.echo_us)},
+            {"overhead_per_echo", to_json(point.overhead_per_echo)},
+            {"bytes_out", point.bytes_out},
+            {"bytes_in", point.bytes_in}};
+}
+
 ordered_json to_json(const Report& report) {
     ordered_json worker = ordered_json::array(), decode = ordered_json::array();
     for (const WorkerPoint& point : report.worker)
@@ -80,6 +80,17 @@ ordered_json to_json(const Report& report) {
             {"decode", decode}};
 }
 
+void print_worker(const std::vector<WorkerPoint>& points) {
+    fmt::print("{:>6} {:>16} {:>16} {:>12} {:>14} {:>14} {:>14}\n", "batch", "socket tok/s", "bare tok/s", "ratio",
+               "overhead us", "echo us", "per echo");
+    for (const WorkerPoint& point : points) {
+        fmt::print("{:>6} {:>16} {:>16} {:>12} {:>14} {:>14} {:>14}\n", point.batch,
+                   with_spread(point.tokens_per_second, "{:.0f}"), with_spread(point.bare_tokens_per_second, "{:.0f}"),
+                   with_spread(point.ratio, "{:.3f}"), with_spread(point.overhead_us, "{:.0f}"),
+                   with_spread(point.echo_us, "{:.0f}"), with_spread(point.overhead_per_echo, "{:.2f}"));
+    }
+}
+
 void print_tables(const Report& report) {
     fmt::print("{}, {} threads, {}\n", report.machine, report.n_threads, report.date);
     fmt::print("{}: {} layers with experts; ± is half the middle half of the repetitions\n", report.model,
@@ -87,15 +98,7 @@ void print_tables(const Report& report) {
     if (!report.worker.empty()) {
         fmt::print("\nOne layer on a worker: slice of {:.2f} GB, serving {:.1f} s after its start\n",
                    static_cast<double>(report.slice_bytes) / 1e9, report.slice_to_serving_s);
-        fmt::print("{:>6} {:>16} {:>16} {:>12} {:>14} {:>14} {:>14}\n", "batch", "socket tok/s", "bare tok/s", "ratio",
-                   "overhead us", "echo us", "per echo");
-        for (const WorkerPoint& point : report.worker) {
-            fmt::print("{:>6} {:>16} {:>16} {:>12} {:>14} {:>14} {:>14}\n", point.batch,
-                       with_spread(point.tokens_per_second, "{:.0f}"),
-                       with_spread(point.bare_tokens_per_second, "{:.0f}"), with_spread(point.ratio, "{:.3f}"),
-                       with_spread(point.overhead_us, "{:.0f}"), with_spread(point.echo_us, "{:.0f}"),
-                       with_spread(point.overhead_per_echo, "{:.2f}"));
-        }
+        print_worker(report.worker);
     }
     if (report.decode.empty()) return;
     fmt::print("\nDecoding beside a local run (which loads in {:.1f} s)\n", report.local_load_seconds);

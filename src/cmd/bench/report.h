@@ -52,6 +52,8 @@ struct Report {
 
 nlohmann::ordered_json to_json(const Report& report);
 void print_tables(const Report& report);
+void print_worker(const std::vector<WorkerPoint>& points);
+nlohmann::ordered_json to_json(const WorkerPoint& point);
 /// Errors: io.
 Status write_text(const std::string& path, const std::string& text);
 
