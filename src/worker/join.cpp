@@ -10,7 +10,7 @@ using Kind = JoinEvent::Kind;
 
 namespace {
 
-constexpr Duration poll_fetching = std::chrono::milliseconds(500);
+constexpr Duration poll_fetching = std::chrono::milliseconds(100);
 constexpr int max_doublings = 6;
 
 bool overlap(const Segment& a, const Segment& b) {
@@ -20,6 +20,13 @@ bool overlap(const Segment& a, const Segment& b) {
 
 /// What a holder earns of every row that this segment is asked for: replicas share them.
 double income(uint64_t reward, uint32_t n_holders) { return static_cast<double>(reward) / std::max(1u, n_holders); }
+
+/// What does not get better by trying again: the slice itself is wrong.
+bool is_worthless(const Status& served) {
+    const Code code = served.code();
+    return code == Code::corrupt || code == Code::mismatch || code == Code::invalid_argument ||
+           code == Code::unsupported;
+}
 
 /// Moving is worth the while only from a place that has that many more holders; the hub sees it in the same way.
 constexpr uint32_t move_gain = 2;
@@ -99,10 +106,18 @@ Status JoinLoop::begin() {
                                        [&](const Held& held) { return overlap(held.slice.what, slice.what); });
         if (!fits || twice) continue;
         held_.push_back({slice, clock_.now(), {}});
-        say(Kind::kept, "", slice.what);
+        // One by one, so that the one that is damaged is known.
+        const Status served = slices_.serve(segments());
+        if (served.ok()) {
+            say(Kind::kept, "", slice.what);
+            continue;
+        }
+        held_.pop_back();
+        if (!is_worthless(served)) return served;
+        say(Kind::fetch_failed, served.message(), slice.what);
+        slices_.forget(slice.what);
     }
     if (held_.empty()) return {};
-    LINKCPP_TRY(slices_.serve(segments()));
     say(Kind::serving, fmt::format("{} slices at {}", held_.size(), slices_.address()));
     return {};
 }

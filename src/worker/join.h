@@ -35,9 +35,9 @@ class SlicePort {
         uint64_t n_experts = 0;   ///< of all its layers
         std::string fingerprint;  ///< of its model
     };
-    /// What is on the disk, whole and verified, from before.
+    /// What is on the disk from before, whole by its name and size; serve() finds what is damaged.
     virtual std::vector<Kept> kept() = 0;
-    /// Begins to download, verify and test a slice; one at a time.
+    /// Begins to download and verify a slice; one at a time.
     virtual void fetch(const client::Lease& lease) = 0;
     struct Fetching {
         uint64_t bytes = 0;  ///< that have arrived
@@ -45,7 +45,9 @@ class SlicePort {
     };
     virtual Fetching fetching() = 0;
     virtual void stop_fetching() = 0;
-    /// Serves exactly these, which are on the disk; others leave the memory. Nothing: stops serving.
+    /// Serves exactly these, which are on the disk; others leave the memory. Nothing: stops serving. What was not served
+    /// before is checked and tested. Errors: corrupt, mismatch, invalid_argument, unsupported (it is worth nothing); others
+    /// may pass. Then what was served before, and is among these, is served on.
     virtual Status serve(const std::vector<client::Segment>& what) = 0;
     /// Removes a slice that is not served from the disk.
     virtual void forget(const client::Segment& what) = 0;

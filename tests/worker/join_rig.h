@@ -165,6 +165,8 @@ class FakeSlices final : public SlicePort {
     }
     void stop_fetching() override { n_stopped += 1; }
     Status serve(const std::vector<Segment>& what) override {
+        if (std::any_of(what.begin(), what.end(), [&](const Segment& one) { return damaged.count(one) != 0; }))
+            return {Code::corrupt, "a slab is damaged"};
         served = what;
         uint64_t memory = 0;
         for (const Segment& one : what) {
@@ -182,6 +184,7 @@ class FakeSlices final : public SlicePort {
     void forget(const Segment& what) override {
         EXPECT_EQ(std::count(served.begin(), served.end(), what), 0) << "forgets what it serves";
         std::erase_if(disk, [&](const Kept& kept) { return kept.what == what; });
+        damaged.erase(what);
     }
     std::string address() override { return served.empty() ? "" : "10.0.0.1:50071"; }
     std::string numeric_class() override { return "CPU"; }
@@ -189,6 +192,7 @@ class FakeSlices final : public SlicePort {
 
     std::vector<Kept> disk;
     std::vector<Segment> served;
+    std::set<Segment> damaged;  // on the disk
     double bytes_per_second = 1e6, memory_per_byte = 1;
     uint64_t most_memory = 0;
     int n_fetches = 0, n_stopped = 0, n_broken = 0;

@@ -109,6 +109,23 @@ TEST_F(JoinTest, KeepsItsSliceAcrossARestartAndOffersItFirst) {
     EXPECT_EQ(worker.count(Kind::kept), 1);
 }
 
+TEST_F(JoinTest, ADamagedSliceFromBeforeIsForgottenAndTheOthersAreServed) {
+    hub.serve(even_model("m", 4, 8));
+    FakeWorker& worker = add(experts(24));
+    for (uint32_t layer = 0; layer < 3; ++layer)
+        worker.slices.keep({"m", layer, layer + 1, 0, 8}, hub.fingerprints["m"]);
+    worker.slices.damaged.insert({"m", 1, 2, 0, 8});
+    hub.away = true;
+    run(1s);
+    EXPECT_EQ(worker.slices.served, (std::vector<Segment>{{"m", 0, 1, 0, 8}, {"m", 2, 3, 0, 8}}));
+    EXPECT_EQ(worker.slices.disk.size(), 2u);
+    EXPECT_EQ(worker.count(Kind::kept), 2);
+    hub.away = false;
+    run(1min);
+    EXPECT_EQ(worker.slices.n_fetches, 1) << "there is room for another one";
+    EXPECT_EQ(worker.slices.served.size(), 3u);
+}
+
 TEST_F(JoinTest, ASliceOfAModelThatWasReplacedIsForgotten) {
     hub.serve(even_model("m", 4, 8));
     FakeWorker& worker = add(experts(8));

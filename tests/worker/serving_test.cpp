@@ -125,21 +125,27 @@ TEST_F(ServingTest, AnotherStartFindsWhatIsWhole) {
     end();
     start();
     const auto found = shelf->kept();
-    ASSERT_EQ(found.size(), 1u);
+    ASSERT_EQ(found.size(), 2u);
     EXPECT_EQ(found[0].what, first);
     EXPECT_EQ(found[0].bytes, kept->bytes);
-    EXPECT_FALSE(std::filesystem::exists(shelf->path_of(second))) << "damaged";
+    EXPECT_TRUE(shelf->serve({first}).ok());
+    EXPECT_EQ(shelf->serve({first, second}).code(), Code::corrupt) << "damaged";
+    EXPECT_EQ(offers().size(), 1u);
+    EXPECT_TRUE(shelf->serve({}).ok());
     EXPECT_FALSE(std::filesystem::exists(shelf->path_of({"m", 3, 4, 0, 8}))) << "not what its name says";
     EXPECT_TRUE(std::filesystem::exists(shelf->path_of({"m", 0, 1, 8, 16}) + ".part"))
         << "the next attempt goes on with it";
     shelf->forget(first);
+    shelf->forget(second);
     EXPECT_TRUE(shelf->kept().empty());
 }
 
 TEST_F(ServingTest, DamagedWrongAndMisnamedDownloadsAreRefused) {
     flip = true;
-    EXPECT_EQ(fetched({"m", 0, 1, 0, 8}).status().code(), Code::corrupt);
-    EXPECT_FALSE(std::filesystem::exists(shelf->path_of({"m", 0, 1, 0, 8})));
+    ASSERT_TRUE(fetched({"m", 0, 1, 0, 8}).ok());
+    EXPECT_EQ(shelf->serve({{"m", 0, 1, 0, 8}}).code(), Code::corrupt);
+    EXPECT_EQ(shelf->address(), "");
+    shelf->forget({"m", 0, 1, 0, 8});
     flip = false;
     source = Segment{"m", 0, 1, 0, 4};
     EXPECT_EQ(fetched({"m", 0, 1, 0, 8}).status().code(), Code::mismatch);
