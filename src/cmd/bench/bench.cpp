@@ -102,7 +102,11 @@ Status measure_decodes(const Options& options, const moe::ModelFile& model, cons
                        const std::atomic<bool>& stop, bench::Report& report) {
     bench::DecodePlan plan;
     plan.compute = options.compute;
-    plan.slice = folder + "/all.gguf";
+    plan.cut = [&](int begin, int end, const std::string& path) { return cut(model, {begin, end, 0, -1}, path, stop); };
+    for (const moe::ModelLayer& layer : model.layers()) {
+        if (layer.n_expert > 0) plan.expert_layers.push_back(layer.layer);
+    }
+    plan.slice = folder + "/layers.gguf";
     plan.round_trips = options.delays;
     plan.batches = options.decode_batches;
     plan.n_rounds = options.n_rounds;
@@ -111,8 +115,7 @@ Status measure_decodes(const Options& options, const moe::ModelFile& model, cons
     plan.layers = {report.layers};
     if (options.suite && report.layers > 2) plan.layers.push_back(2);
     if (options.suite && report.layers > 1) plan.layers.push_back(1);
-    LINKCPP_TRY(cut(model, {}, plan.slice, stop));
-    return measure_decode(plan, report.layers, stop, report);
+    return measure_decode(plan, stop, report);
 }
 
 Status measure(const Options& options, const std::atomic<bool>& stop, bench::Report& report) {
@@ -125,6 +128,7 @@ Status measure(const Options& options, const std::atomic<bool>& stop, bench::Rep
     report.n_threads = options.compute.threads();
     report.layers = static_cast<int>(std::count_if(model->layers().begin(), model->layers().end(),
                                                    [](const moe::ModelLayer& layer) { return layer.n_expert > 0; }));
+    if (report.layers == 0) return {Code::invalid_argument, options.compute.model + ": the model has no experts"};
     const Scratch scratch(options.scratch);
     if (scratch.path().empty()) return {Code::io, "no temporary folder can be made; name one with --scratch"};
     if (options.only != "decode") LINKCPP_TRY(measure_one_layer(options, *model, scratch.path(), stop, report));

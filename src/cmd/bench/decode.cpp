@@ -23,8 +23,8 @@ struct Server {
 
 class DecodeBench {
   public:
-    DecodeBench(const DecodePlan& plan, int n_layers, const std::atomic<bool>& stop, Report& report)
-        : plan_(plan), n_layers_(n_layers), stop_(stop), report_(report) {}
+    DecodeBench(const DecodePlan& plan, const std::atomic<bool>& stop, Report& report)
+        : plan_(plan), n_layers_(static_cast<int>(plan.expert_layers.size())), stop_(stop), report_(report) {}
 
     Status run() {
         RunnerOptions alone;
@@ -40,35 +40,42 @@ class DecodeBench {
 
   private:
     Status measure_engine(const std::string& engine) {
+        for (const int layers : plan_.layers) {
+            if (engine == "rpc" && layers != 1 && layers != n_layers_) continue;
+            LINKCPP_TRY(measure_layers(engine, layers));
+        }
+        return {};
+    }
+
+    Status measure_layers(const std::string& engine, int layers) {
+        if (engine != "rpc") LINKCPP_TRY(plan_.cut(begin_of(), end_of(layers), plan_.slice));
         auto server = engine == "rpc" ? start_rpc() : start_worker();
         if (!server.ok()) return server.status();
         auto proxy = DelayProxy::start(server->address);
         if (!proxy.ok()) return proxy.status();
+        // What goes through the proxy first: it counts what is sent until the model can decode.
+        Load load;
         const bool any_delay =
             std::any_of(plan_.round_trips.begin(), plan_.round_trips.end(), [](int ms) { return ms > 0; });
-        for (const int layers : plan_.layers) {
-            if (engine == "rpc" && layers != 1 && layers != n_layers_) continue;
-            // What goes through the proxy first: it counts what is sent until the model can decode.
-            Load load;
-            if (any_delay) {
-                (*proxy)->set_round_trip(Duration::zero());
-                const uint64_t before = (*proxy)->bytes_out() + (*proxy)->bytes_in();
-                auto remote = start_runner(engine, (*proxy)->address(), layers);
-                if (!remote.ok()) return remote.status();
-                load = {remote->load_seconds(),
-                        static_cast<double>((*proxy)->bytes_out() + (*proxy)->bytes_in() - before) / 1e6};
-                for (const int round_trip : plan_.round_trips) {
-                    if (round_trip > 0) LINKCPP_TRY(measure_point(engine, *remote, **proxy, layers, round_trip, load));
-                }
-            }
-            auto remote = start_runner(engine, server->address, layers);
+        if (any_delay) {
+            auto remote = start_runner(engine, (*proxy)->address(), layers);
             if (!remote.ok()) return remote.status();
-            if (!any_delay) load.seconds = remote->load_seconds();
-            if (std::find(plan_.round_trips.begin(), plan_.round_trips.end(), 0) != plan_.round_trips.end())
-                LINKCPP_TRY(measure_point(engine, *remote, **proxy, layers, 0, load));
+            load = {remote->load_seconds(), static_cast<double>((*proxy)->bytes_out() + (*proxy)->bytes_in()) / 1e6};
+            for (const int round_trip : plan_.round_trips) {
+                if (round_trip > 0) LINKCPP_TRY(measure_point(engine, *remote, **proxy, layers, round_trip, load));
+            }
         }
+        auto remote = start_runner(engine, server->address, layers);
+        if (!remote.ok()) return remote.status();
+        if (!any_delay) load.seconds = remote->load_seconds();
+        if (std::find(plan_.round_trips.begin(), plan_.round_trips.end(), 0) != plan_.round_trips.end())
+            return measure_point(engine, *remote, **proxy, layers, 0, load);
         return {};
     }
+
+    /// The first `layers` that have experts, and dense ones between them.
+    int begin_of() const { return plan_.expert_layers.front(); }
+    int end_of(int layers) const { return plan_.expert_layers[static_cast<size_t>(layers) - 1] + 1; }
 
     struct Load {
         double seconds = 0, megabytes = 0;
@@ -77,7 +84,7 @@ class DecodeBench {
     Result<Server> start_worker() const {
         const auto program = beside_this_program("linkcpp-expert-worker");
         if (!program.ok()) return program.status();
-        log_info("starting a worker for all layers");
+        log_info("starting a worker");
         auto service = Service::start({*program, "--serve", "127.0.0.1:0", "--model", plan_.slice, "--threads",
                                        std::to_string(plan_.compute.threads()), "--quiet"},
                                       !plan_.compute.verbose);
@@ -106,7 +113,7 @@ class DecodeBench {
         log_info("loading the model for {} with {} of {} layers remote", engine, layers, n_layers_);
         RunnerOptions options;
         options.compute = plan_.compute;
-        const std::string range = "0:" + std::to_string(layers);
+        const std::string range = fmt::format("{}:{}", begin_of(), end_of(layers));
         if (engine == "rpc") {
             options.rpc = address.str();
             options.rpc_layers = range;
@@ -145,22 +152,27 @@ class DecodeBench {
     Status measure_steps(Runner& remote, const DelayProxy& proxy, DecodePoint& point) {
         const int n_steps = point.round_trip_ms > 0 ? std::max(4, plan_.n_steps / 2) : plan_.n_steps;
         const int n_rounds = point.round_trip_ms > 0 ? std::max(2, plan_.n_rounds / 2) : plan_.n_rounds;
-        std::vector<double> remote_tps, local_tps, ratio, extra;
+        std::vector<double> remote_tps, local_tps, ratio, extra, rested;
         const uint64_t before = proxy.bytes_out() + proxy.bytes_in();
         for (int round = 0; round < n_rounds; ++round) {
-            const auto here = local_->decode(n_steps, point.batch, stop_);
+            const auto here = local_->decode(n_steps, point.batch, 0, stop_);
             if (!here.ok()) return here.status();
-            const auto there = remote.decode(n_steps, point.batch, stop_);
+            const auto there = remote.decode(n_steps, point.batch, 0, stop_);
             if (!there.ok()) return there.status();
             local_tps.push_back(1000 * point.batch / median(*here));
             remote_tps.push_back(1000 * point.batch / median(*there));
             ratio.push_back(median(*here) / median(*there));
             extra.push_back(median(*there) - median(*here));
+            if (point.round_trip_ms == 0) continue;
+            const auto after_pause = local_->decode(n_steps, point.batch, point.round_trip_ms, stop_);
+            if (!after_pause.ok()) return after_pause.status();
+            rested.push_back(median(*after_pause) - median(*here));
         }
         point.decode_tps = summarize(remote_tps);
         point.local_tps = summarize(local_tps);
         point.decode_ratio = summarize(ratio);
         point.extra_ms = median(extra);
+        point.rested_ms = median(rested);
         point.bytes_per_token = static_cast<double>(proxy.bytes_out() + proxy.bytes_in() - before) /
                                 (static_cast<double>(n_steps) * n_rounds * point.batch);
         return {};
@@ -190,8 +202,8 @@ class DecodeBench {
 
 }  // namespace
 
-Status measure_decode(const DecodePlan& plan, int n_layers, const std::atomic<bool>& stop, Report& report) {
-    return DecodeBench(plan, n_layers, stop, report).run();
+Status measure_decode(const DecodePlan& plan, const std::atomic<bool>& stop, Report& report) {
+    return DecodeBench(plan, stop, report).run();
 }
 
 }  // namespace linkcpp::cmd::bench

@@ -5,20 +5,25 @@
 #include "cmd/model_options.h"
 
 #include <atomic>
+#include <functional>
 
 namespace linkcpp::cmd::bench {
 
 struct DecodePlan {
     ModelOptions compute;
-    std::string slice;             ///< all experts of all layers
-    std::vector<int> layers;       ///< numbers of remote layers to measure; the largest one with a prompt
-    std::vector<int> round_trips;  ///< milliseconds; 0: without anything in between
+    /// Cuts a slice with all experts of the first layers. Experts that nobody asks for would take memory that the local run
+    /// beside it needs.
+    std::function<Status(int layer_begin, int layer_end, const std::string& path)> cut;
+    std::string slice;               ///< where, one at a time
+    std::vector<int> expert_layers;  ///< of the model, ascending
+    std::vector<int> layers;         ///< numbers of remote layers to measure; the largest one with a prompt
+    std::vector<int> round_trips;    ///< milliseconds; 0: without anything in between
     std::vector<uint32_t> batches;
     int n_prompt = 512, n_steps = 12, n_rounds = 5;
     bool rpc = false;  ///< the same with ggml-rpc-server, batch 1
 };
 
-/// Adds to the report's `decode`. `n_layers`: of the model, with experts.
-Status measure_decode(const DecodePlan& plan, int n_layers, const std::atomic<bool>& stop, Report& report);
+/// Adds to the report's `decode`.
+Status measure_decode(const DecodePlan& plan, const std::atomic<bool>& stop, Report& report);
 
 }  // namespace linkcpp::cmd::bench

@@ -34,9 +34,10 @@ struct DecodePoint {
     int round_trip_ms = 0;
     uint32_t batch = 1;  ///< sequences that are decoded at once
     Sample decode_tps, local_tps, decode_ratio;
-    Sample prompt_tps, prompt_ratio;       ///< 0 where no prompt was measured
-    double extra_ms = 0;                   ///< of a step, beside the local run
-    double bytes_per_token = 0;            ///< both directions, all remote layers
+    Sample prompt_tps, prompt_ratio;  ///< 0 where no prompt was measured
+    double extra_ms = 0;              ///< of a step, beside the local run
+    double rested_ms = 0;             ///< of a local step after a pause as long as the round trip, beside one without
+    double bytes_per_token = 0;       ///< both directions, all remote layers
     double load_seconds = 0, load_mb = 0;  ///< until it can decode, and what was sent for that
 };
 

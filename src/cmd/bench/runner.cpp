@@ -11,6 +11,7 @@
 #include <iostream>
 #include <random>
 #include <sstream>
+#include <thread>
 
 namespace linkcpp::cmd::bench {
 
@@ -78,15 +79,16 @@ Result<double> step(llama_context* context, Tokens& tokens, int n, uint32_t n_se
 Result<std::string> measure(const LlamaSession& session, size_t n_vocab, const std::string& question) {
     std::istringstream words(question);
     std::string what;
-    int n = 0;
+    int n = 0, pause_ms = 0;
     uint32_t batch = 1;
-    words >> what >> n >> batch;
+    words >> what >> n >> batch >> pause_ms;
     Tokens tokens(n_vocab);
     llama_context* context = session.get();
     llama_memory_clear(llama_get_memory(context), true);
     const bool is_prompt = what == "prompt";
     std::string answer;
     for (int i = 0; i < (is_prompt ? 1 : n); ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
         const auto took = step(context, tokens, is_prompt ? n : 1, is_prompt ? 1 : batch, i);
         if (!took.ok()) return took.status();
         answer += fmt::format("{}{:.4f}", answer.empty() ? "" : " ", *took);
@@ -160,8 +162,8 @@ Result<std::vector<double>> Runner::ask(const std::string& question, const std::
     return times;
 }
 
-Result<std::vector<double>> Runner::decode(int n_steps, uint32_t batch, const std::atomic<bool>& stop) {
-    return ask(fmt::format("decode {} {}", n_steps, batch), stop);
+Result<std::vector<double>> Runner::decode(int n_steps, uint32_t batch, int pause_ms, const std::atomic<bool>& stop) {
+    return ask(fmt::format("decode {} {} {}", n_steps, batch, pause_ms), stop);
 }
 
 Result<double> Runner::prompt(int n_tokens, const std::atomic<bool>& stop) {

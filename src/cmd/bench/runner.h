@@ -1,6 +1,6 @@
 #pragma once
 // How a benchmark runs a model: in a process of its own (the hidden subcommand `bench-runner`) that loads it once and then
-// measures what it is asked for, line by line. "decode N B": N steps of B sequences; "prompt N": one prompt of N tokens.
+// measures what it is asked for, line by line. "decode N B PAUSE": N steps of B sequences, PAUSE ms before each; "prompt N": one prompt of N tokens.
 // The answer is a line of milliseconds, one per step.
 
 #include "cmd/bench/service.h"
@@ -21,8 +21,8 @@ class Runner {
     /// Returns when the model is loaded and has decoded a token.
     static Result<Runner> start(const RunnerOptions& options, const std::atomic<bool>& stop);
     double load_seconds() const { return load_seconds_; }
-    /// Milliseconds of each step.
-    Result<std::vector<double>> decode(int n_steps, uint32_t batch, const std::atomic<bool>& stop);
+    /// Milliseconds of each step. `pause_ms`: before each, and not counted.
+    Result<std::vector<double>> decode(int n_steps, uint32_t batch, int pause_ms, const std::atomic<bool>& stop);
     Result<double> prompt(int n_tokens, const std::atomic<bool>& stop);
 
   private:
