@@ -18,6 +18,9 @@ Result<HubUrl> HubUrl::parse(const std::string& text) {
     const Status wrong(Code::invalid_argument, "\"" + text +
                                                    "\" is not the address of a hub; give it as http://HOST:PORT or "
                                                    "https://HOST:PORT, without a path");
+    if (text == "auto")
+        return {Code::invalid_argument,
+                "\"auto\" is not understood here; name the hub, http://HOST:19000 for instance"};
     HubUrl url;
     std::string rest = text;
     uint16_t default_port = 19000;

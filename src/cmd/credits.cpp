@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "client/hub_api.h"
+#include "cmd/find_hub.h"
 #include "cmd/join_token.h"
 #include "cmd/node_folder.h"
 
@@ -92,7 +93,7 @@ void print_json(const std::string& node, const client::Ledger& ledger) {
 }
 
 int run(const Options& options) {
-    const auto url = client::HubUrl::parse(options.hub);
+    const auto url = find_hub(options.hub);
     if (!url.ok()) return fail(url.status(), exit_usage);
     std::optional<Bytes> join_token;
     if (!options.join_token.empty()) {
@@ -116,7 +117,9 @@ void add_credits(CLI::App& app, int& exit_code) {
     auto options = std::make_shared<Options>();
     CLI::App* credits = app.add_subcommand("credits", "Tell what a node has earned and spent at a hub");
     credits->footer(examples);
-    credits->add_option("--hub", options->hub, "The hub")->required()->type_name("http[s]://HOST:PORT");
+    credits->add_option("--hub", options->hub, "The hub; auto: the one on the local network")
+        ->required()
+        ->type_name("http[s]://HOST:PORT|auto");
     credits->add_option("--node", options->node, "A node's id (default: this machine's worker)")->type_name("ID");
     credits->add_flag("--backbone", options->backbone, "This machine's backbone instead of its worker");
     credits->add_option("--data", options->data, "The node's folder (default: the user's data folder)")

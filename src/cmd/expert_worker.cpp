@@ -38,6 +38,7 @@ Examples:
   linkcpp-expert-worker --serve 127.0.0.1:0 --model a.gguf --model b.gguf --threads 4 --max-memory 2GB
   linkcpp-expert-worker --serve 0.0.0.0:50071 --model slice.gguf --insecure    (a network that you trust)
   linkcpp-expert-worker --hub http://hub:19000 --max-memory 2GB                (slices that the hub finds scarce)
+  linkcpp-expert-worker --hub auto --max-memory 2GB                            (the hub of the local network)
   linkcpp-expert-worker --bench --model slice.gguf                             (how fast is this device?)
 
 `linkcpp slice` cuts slices from a model. A worker sees the activations of the tokens that it computes.

@@ -6,6 +6,7 @@
 #include "cmd/hub_swarm.h"
 #include "cmd/progress.h"
 #include "cmd/units.h"
+#include "hub/announcement.h"
 #include "hub/market_routes.h"
 #include "hub/market_spec.h"
 #include "hub/model_routes.h"
@@ -25,7 +26,7 @@ namespace {
 using namespace linkcpp;
 
 struct Options {
-    std::string listen = "127.0.0.1:19000", data;
+    std::string listen = "127.0.0.1:19000", data, announce = "auto";
     std::vector<std::string> models;
     hub::ServerSettings server;
     cmd::HubSwarmOptions swarm;
@@ -104,6 +105,19 @@ void print_start(const hub::Shelf& shelf, const std::string& swarm, const Signin
     std::fflush(stdout);
 }
 
+/// Null: it is not announced.
+Result<std::unique_ptr<hub::Announcement>> announce(const Options& options, const hub::HttpServer& server,
+                                                    const SigningKey& key) {
+    const net::Address address = server.address();
+    const bool automatic = options.announce == "auto";
+    if (options.announce == "off" || (automatic && address.is_loopback())) return std::unique_ptr<hub::Announcement>();
+    auto announcement =
+        hub::Announcement::start({address, !options.server.certificate.empty(), key.public_key().fingerprint()});
+    if (announcement.ok() || !automatic) return announcement;
+    log_info("not announced on the local network: {}", announcement.status().message());
+    return std::unique_ptr<hub::Announcement>();
+}
+
 int serve(Options& options) {
     allow_many_files();
     if (options.data.empty()) options.data = default_data_folder();
@@ -135,9 +149,12 @@ int serve(Options& options) {
     auto server = hub::HttpServer::listen(router, options.server);
     if (!server.ok()) return fail(server.status());
     hub::add_server_metrics(metrics, **server);
+    auto announcement = announce(options, **server, *key);
+    if (!announcement.ok()) return fail(announcement.status());
     (*server)->start();
     print_start(*shelf, cmd::swarm_line(*swarm_settings), *key, **server, !options.server.certificate.empty());
     blocked.wait();
+    announcement->reset();
     log_info("finishing answers under way; another Ctrl-C ends at once");
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
@@ -164,6 +181,11 @@ int main(int argc, char** argv) {
         ->allow_extra_args(false);
     app.add_option("--listen", options.listen, "Address to listen on; port 0 picks a free one")
         ->type_name("[HOST:]PORT")
+        ->capture_default_str();
+    app.add_option(
+           "--announce", options.announce,
+           "Tell the local network, so that --hub auto finds this hub; auto: unless it listens on loopback only")
+        ->check(CLI::IsMember({"on", "off", "auto"}))
         ->capture_default_str();
     app.add_option("--data", options.data,
                    "Folder for the hub's key and what it remembers (default: the user's data folder)")

@@ -4,6 +4,7 @@
 #include "base/secret.h"
 #include "client/hub_account.h"
 #include "cmd/blocked_signals.h"
+#include "cmd/find_hub.h"
 #include "cmd/join_report.h"
 #include "cmd/join_token.h"
 #include "cmd/node_folder.h"
@@ -20,6 +21,11 @@ using namespace std::chrono_literals;
 int fail(const Status& status, int exit_code = 1) {
     log_error("{}", status.message());
     return exit_code;
+}
+
+/// A command line that makes no sense, or something that may be better next time.
+int exit_code_of(const Status& status) {
+    return status.code() == Code::invalid_argument || status.code() == Code::unsupported ? 2 : 1;
 }
 
 /// The hub as the loop sees it.
@@ -58,8 +64,10 @@ Status run(worker::JoinLoop& loop, JoinReport& report, const BlockedSignals& sig
 }  // namespace
 
 void JoinOptions::add_to(CLI::App& app) {
-    app.add_option("--hub", hub, "Take part in the swarm of this hub: it says which experts are needed")
-        ->type_name("http[s]://HOST:PORT");
+    app.add_option(
+           "--hub", hub,
+           "Take part in the swarm of this hub, which says what experts are needed; auto: the one on the local network")
+        ->type_name("http[s]://HOST:PORT|auto");
     app.add_option("--max-experts", max_experts, "With --hub: experts to hold at most")->check(CLI::Range(1, 1 << 30));
     app.add_option("--data", data, "With --hub: folder for key and slices (default: the user's data folder)")
         ->type_name("FOLDER");
@@ -73,14 +81,14 @@ void JoinOptions::add_to(CLI::App& app) {
 }
 
 int join(const JoinOptions& options, JoinContext context) {
-    const auto url = client::HubUrl::parse(options.hub);
-    if (!url.ok()) return fail(url.status(), 2);
     std::optional<Bytes> join_token;
     if (!options.join_token.empty()) {
         Result<Bytes> token = read_join_token(options.join_token);
         if (!token.ok()) return fail(token.status(), 2);
         join_token = std::move(*token);
     }
+    const auto url = find_hub(options.hub);
+    if (!url.ok()) return fail(url.status(), exit_code_of(url.status()));
     const std::string folder = options.data.empty() ? default_node_folder(*url) : options.data;
     const client::HttpSettings http{.silence_limit = 10s, .ca_file = options.ca_file};
     const auto account = client::HubAccount::open({*url, folder, join_token, http});

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "client/known_hubs.h"
 #include "client/pull.h"
+#include "cmd/find_hub.h"
 #include "cmd/interrupt.h"
 #include "cmd/progress.h"
 #include "cmd/units.h"
@@ -120,7 +121,7 @@ int report(const Options& options, const client::SignedManifest& manifest, const
 }
 
 int run(const Options& options) {
-    const auto url = client::HubUrl::parse(options.hub);
+    const auto url = find_hub(options.hub);
     if (!url.ok()) return fail(url.status());
     if (!is_model_name(options.model))
         return fail({Code::invalid_argument, "'" + options.model + "' is no name of a model"});
@@ -146,7 +147,9 @@ void add_pull(CLI::App& app, int& exit_code) {
     CLI::App* pull = app.add_subcommand("pull", "Get a slice or the backbone of a model from a hub");
     pull->footer(examples);
     pull->add_option("model", options->model, "The model, as the hub calls it")->required()->type_name("MODEL");
-    pull->add_option("--hub", options->hub, "The hub")->required()->type_name("URL");
+    pull->add_option("--hub", options->hub, "The hub; auto: the one on the local network")
+        ->required()
+        ->type_name("URL|auto");
     pull->add_option("-o,--output", options->output, "The file to write")->required()->type_name("FILE");
     auto* layers =
         pull->add_option("--layers", options->layers, "Layers of the slice (default: all)")->type_name("A:B");

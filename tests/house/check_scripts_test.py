@@ -52,6 +52,8 @@ class CheckIncludes(unittest.TestCase):
         self.check("moe", '<nlohmann/json.hpp>', False)
         self.check("worker", '<CLI/CLI.hpp>', False)
         self.check("client", '<sqlite3.h>', False)
+        self.check("hub", '<avahi-core/core.h>', True)
+        self.check("cmd", '<avahi-core/core.h>', False)
         self.check("base", '"../base/status.h"', False)
 
     def test_unknown_room(self):

@@ -29,13 +29,13 @@ def end(process):
 class Hub:
     """Runs until the end of its `with`; `lines` is what it said before it served."""
 
-    def __init__(self, *arguments, models=("m=" + MODEL,), data=None, listen="127.0.0.1:0"):
+    def __init__(self, *arguments, models=("m=" + MODEL,), data=None, listen="127.0.0.1:0", stderr=None):
         self.folder = tempfile.TemporaryDirectory(prefix="linkcpp-test-")
         self.data = data or self.folder.name + "/data"
         command = [BIN + "/linkcpp-hub", "--listen", listen, "--data", self.data, *arguments]
         for model in models:
             command += ["--model", model]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
         self.lines = []
         for line in self.process.stdout:
             self.lines.append(line.rstrip())

@@ -1,0 +1,16 @@
+# Hubs that are found by themselves on a local network (`--hub auto`, `linkcpp-hub --announce`), with Avahi's embeddable
+# stack: no daemon, no D-Bus. Without it both options are refused. The static worker is always built without it.
+add_library(linkcpp_mdns INTERFACE)
+set(LINKCPP_MDNS none)
+if(NOT LINKCPP_WORKER_ONLY)
+  find_path(LINKCPP_AVAHI_INCLUDE avahi-core/core.h)
+  find_library(LINKCPP_AVAHI_CORE avahi-core)
+  find_library(LINKCPP_AVAHI_COMMON avahi-common)
+  if(LINKCPP_AVAHI_INCLUDE AND LINKCPP_AVAHI_CORE AND LINKCPP_AVAHI_COMMON)
+    set(LINKCPP_MDNS avahi)
+    target_include_directories(linkcpp_mdns SYSTEM INTERFACE ${LINKCPP_AVAHI_INCLUDE})
+    target_link_libraries(linkcpp_mdns INTERFACE ${LINKCPP_AVAHI_CORE} ${LINKCPP_AVAHI_COMMON})
+  else()
+    message(STATUS "libavahi-core-dev is not here: without --hub auto and linkcpp-hub --announce")
+  endif()
+endif()
