@@ -1,7 +1,7 @@
 #pragma once
 // How a benchmark runs a model: in a process of its own (the hidden subcommand `bench-runner`) that loads it once and then
-// measures what it is asked for, line by line. "decode N B PAUSE": N steps of B sequences, PAUSE ms before each; "prompt N": one prompt of N tokens.
-// The answer is a line of milliseconds, one per step.
+// measures what it is asked for, line by line. "decode N B PAUSE": N steps of B sequences, PAUSE ms before each; "prompt N":
+// one prompt of N tokens. The answer is a line of milliseconds, one per step.
 
 #include "cmd/bench/service.h"
 #include "cmd/model_options.h"
