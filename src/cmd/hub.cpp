@@ -119,6 +119,8 @@ Result<std::unique_ptr<hub::Announcement>> announce(const Options& options, cons
 }
 
 int serve(Options& options) {
+    const auto targets = options.swarm.replica_targets();
+    if (!targets.ok()) return fail(targets.status(), 2);
     allow_many_files();
     if (options.data.empty()) options.data = default_data_folder();
     const Status folder = make_folder(options.data);
@@ -128,6 +130,8 @@ int serve(Options& options) {
     auto shelf = open_models(options, *key);
     if (!shelf.ok()) return fail(shelf.status());
 
+    auto specs = hub::market_specs(*shelf, *targets);
+    if (!specs.ok()) return fail(specs.status(), 2);
     const auto swarm_settings = options.swarm.settings(options.server.listen.is_loopback());
     if (!swarm_settings.ok()) return fail(swarm_settings.status(), 2);
     auto store = hub::open_sqlite_store(options.data + "/hub.sqlite");
@@ -135,8 +139,7 @@ int serve(Options& options) {
 
     const cmd::BlockedSignals blocked;
     const SteadyClock clock;
-    hub::Swarm swarm(clock, **store, key->public_key(), hub::market_specs(*shelf, options.swarm.target),
-                     *swarm_settings);
+    hub::Swarm swarm(clock, **store, key->public_key(), std::move(*specs), *swarm_settings);
     const Status granted = options.swarm.make_grants(swarm);
     if (!granted.ok()) return fail(granted, 2);
     hub::Router router;

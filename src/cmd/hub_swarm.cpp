@@ -3,17 +3,26 @@
 #include "cmd/join_token.h"
 
 #include <charconv>
+#include <fmt/format.h>
 
 namespace linkcpp::cmd {
+
+namespace {
+
+constexpr uint32_t max_target = 1000;
+
+}  // namespace
 
 void HubSwarmOptions::add_to(CLI::App& app) {
     auto* open_option = app.add_flag("--open", open, "Anybody may join the swarm (default on a loopback address)");
     app.add_option("--join-token", join_token, "Only who has this token may join")
         ->type_name("FILE")
         ->excludes(open_option);
-    app.add_option("--target", target, "Replicas that are wanted of every expert")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
+    app.add_option("--target-replicas", targets,
+                   "Replicas that are wanted of every expert, of all models or of one; may be given several times "
+                   "(default: 2)")
+        ->type_name("[NAME=]N")
+        ->allow_extra_args(false);
     app.add_option("--welcome", welcome, "Credits that every new node is granted, to pay for rows with")
         ->check(CLI::Range(int64_t{0}, int64_t{1} << 50))
         ->type_name("CREDITS");
@@ -31,6 +40,22 @@ Result<hub::SwarmSettings> HubSwarmOptions::settings(bool on_loopback) const {
     if (!token.ok()) return token.status();
     settings.identity.join_token = std::move(*token);
     return settings;
+}
+
+Result<hub::ReplicaTargets> HubSwarmOptions::replica_targets() const {
+    hub::ReplicaTargets replicas;
+    for (const std::string& text : targets) {
+        const size_t number = text.rfind('=') + 1;  // 0 without a name
+        uint32_t target = 0;
+        const char* end = text.data() + text.size();
+        const auto [parsed, error] = std::from_chars(text.data() + number, end, target);
+        if (error != std::errc() || parsed != end || number == 1 || target < 1 || target > max_target) {
+            return {Code::invalid_argument,
+                    fmt::format("--target-replicas '{}' is not [NAME=]N, with N from 1 to {}", text, max_target)};
+        }
+        (number == 0 ? replicas.others : replicas.by_model[text.substr(0, number - 1)]) = target;
+    }
+    return replicas;
 }
 
 Status HubSwarmOptions::make_grants(hub::Swarm& swarm) const {

@@ -2,10 +2,14 @@
 
 namespace linkcpp::hub {
 
-std::vector<market::ModelSpec> market_specs(const Shelf& shelf, uint32_t target) {
+Result<std::vector<market::ModelSpec>> market_specs(const Shelf& shelf, const ReplicaTargets& targets) {
+    for (const auto& [name, target] : targets.by_model) {
+        if (!shelf.find(name)) return {Code::not_found, "there is no model '" + name + "' to want replicas of"};
+    }
     std::vector<market::ModelSpec> specs;
     for (const auto& model : shelf.models()) {
-        market::ModelSpec spec{model->name, {}, target};
+        const auto own = targets.by_model.find(model->name);
+        market::ModelSpec spec{model->name, {}, own == targets.by_model.end() ? targets.others : own->second};
         for (const moe::ModelLayer& layer : model->file.layers()) {
             market::LayerSpec entry{static_cast<uint32_t>(layer.n_expert), 0};
             for (const moe::ExpertTensor* tensor : layer.tensors)

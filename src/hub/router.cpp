@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace linkcpp::hub {
 
@@ -67,7 +69,7 @@ void Router::handle(Request request, Reply reply) const {
     }
     if (allowed.empty()) {
         return reply(error_response(404, "no_such_route", "there is nothing at this path",
-                                    "docs/openapi.yaml lists the routes; GET /api/proxy/models lists the models"));
+                                    fmt::format("docs/openapi.yaml tells about: {}", fmt::join(routes(), ", "))));
     }
     Response response =
         error_response(405, "method_not_allowed", request.method + " is not for this path", "use one of: " + allowed);

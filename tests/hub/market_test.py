@@ -74,6 +74,27 @@ class WorkedExample(unittest.TestCase):
             self.assertEqual(lease["expires"], 60)
 
 
+class Targets(unittest.TestCase):
+    def wanted(self, hub):
+        return {entry["model"]: {segment["target"] for segment in entry["segments"]}
+                for entry in hub.json("/api/expert-demand")[1]["models"]}
+
+    def test_of_all_models_and_of_one(self):
+        models = ("m=" + MODEL, "other=" + MODEL)
+        with Hub(models=models) as hub:
+            self.assertEqual(self.wanted(hub), {"m": {2}, "other": {2}})
+        with Hub("--target-replicas", "other=1", "--target-replicas", "3", models=models) as hub:
+            self.assertEqual(self.wanted(hub), {"m": {3}, "other": {1}})
+
+    def test_what_makes_no_sense_is_said(self):
+        with tempfile.TemporaryDirectory(prefix="linkcpp-test-") as folder:
+            for wrong, saying in (("0", "1 to 1000"), ("1001", "1 to 1000"), ("=2", "[NAME=]N"), ("m=", "[NAME=]N"),
+                                  ("2x", "[NAME=]N"), ("x=2", "no model 'x'")):
+                hub = subprocess.run([BIN + "/linkcpp-hub", "--listen", "127.0.0.1:0", "--data", folder, "--model", "m=" + MODEL,
+                                      "--target-replicas", wrong], capture_output=True, text=True)
+                self.assertEqual((hub.returncode, saying in hub.stderr), (2, True), hub.stderr)
+
+
 class Swarm(unittest.TestCase):
     def setUp(self):
         self.hub = Hub("--welcome", "5000").__enter__()

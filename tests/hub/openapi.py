@@ -34,8 +34,9 @@ class Document:
                 return (template, found) if found else None
         return None
 
-    def check(self, method, path, status, body):
-        """Raises AssertionError where the answer is not as documented. Requests of no route are not looked at."""
+    def check(self, method, path, status, body, headers=None):
+        """Raises AssertionError where the answer is not as documented. `body`: decoded, where it is JSON. Requests of no
+        route are not looked at."""
         found = self.operation(method, path)
         if found is None or status == 405:
             return
@@ -43,9 +44,21 @@ class Document:
         where = f"{method} {template}: {status}"
         assert str(status) in operation["responses"], f"{where} is not documented"
         self.seen.add((method, template, str(status)))
-        content = self.resolve(operation["responses"][str(status)]).get("content", {}).get("application/json")
+        response = self.resolve(operation["responses"][str(status)])
+        content = response.get("content", {})
+        if "application/json" in content:
+            self.match(body, content["application/json"]["schema"], where)
+        if headers is None:
+            return
         if content:
-            self.match(body, content["schema"], where)
+            assert headers["Content-Type"].split(";")[0] in content, f"{where}: {headers['Content-Type']} is not documented"
+        for name, header in response.get("headers", {}).items():
+            header = self.resolve(header)
+            assert name in headers or not header.get("required"), f"{where}: no {name}"
+            self.match(headers[name], header["schema"], f"{where} {name}")
+
+    def routes(self):
+        return {f"{method.upper()} {template}" for template, item in self.root["paths"].items() for method in item}
 
     def documented(self, tag):
         return {(method.upper(), template, status) for template, item in self.root["paths"].items()
