@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/signing_key.h"
 #include "client/url.h"
 #include "dispatch/request.h"
 #include "net/loop.h"
@@ -56,6 +57,7 @@ struct HubSettings {
     std::optional<client::HubUrl> url;
     std::string model;                ///< as the hub calls it; empty: the one that has our fingerprint
     std::string folder;               ///< key, receipts; empty: under Config::data_folder
+    std::optional<PublicKey> key;     ///< the hub's, when it is known
     std::optional<Bytes> join_token;  ///< of a private swarm
     std::string ca_file;
     Duration wait = std::chrono::seconds(60);  ///< for experts that nobody holds yet, or now

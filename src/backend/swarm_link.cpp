@@ -29,7 +29,8 @@ Result<std::unique_ptr<SwarmLink>> SwarmLink::open(const ModelSettings& settings
     auto account = client::HubAccount::open({*hub.url,
                                              folder_of(hub, config),
                                              hub.join_token,
-                                             {.connect_limit = 5s, .silence_limit = 10s, .ca_file = hub.ca_file}});
+                                             {.connect_limit = 5s, .silence_limit = 10s, .ca_file = hub.ca_file},
+                                             hub.key});
     if (!account.ok()) return account.status();
     std::unique_ptr<SwarmLink> link(new SwarmLink(settings.workers));
     link->account_ = std::move(*account);

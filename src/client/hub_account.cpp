@@ -27,6 +27,9 @@ Result<std::unique_ptr<HubAccount>> HubAccount::open(AccountSettings settings) {
                                        settings.url.str() + " as at a first contact"};
         pinned = *parsed;
     }
+    if (pinned && settings.hub_key && *pinned != *settings.hub_key)
+        return {Code::unsupported, pin_path + " has the key of another hub, " + pinned->hex() + ", and not " +
+                                       settings.hub_key->hex() + "; use a folder of its own for each hub"};
     return std::unique_ptr<HubAccount>(new HubAccount(std::move(settings), std::move(*key), pinned));
 }
 
@@ -40,16 +43,22 @@ Status HubAccount::enter(HubApi& api) {
     const std::lock_guard lock(mutex_);
     const auto registration = api.register_node(pinned_);
     if (!registration.ok()) return registration.status();
-    if (pinned_) return {};
+    if (kept_) return {};
+    LINKCPP_TRY(keep(registration->hub));
+    pinned_ = registration->hub;
+    kept_ = true;
+    return {};
+}
+
+Status HubAccount::keep(const PublicKey& hub) const {
     // Under another name first: half a key would be no key the next time.
     const std::string path = pin_path(), fresh = path + "." + std::to_string(getpid());
     std::error_code error;
-    if (std::ofstream file(fresh); !(file << registration->hub.hex() << "\n").flush())
+    if (std::ofstream file(fresh); !(file << hub.hex() << "\n").flush())
         return {Code::io, path + ": the hub's key cannot be kept: " + std::strerror(errno)};
     std::filesystem::rename(fresh, path, error);
     if (error) return {Code::io, path + ": the hub's key cannot be kept: " + error.message()};
-    pinned_ = registration->hub;
-    log_info("hub key {}, remembered in {}", registration->hub.hex(), path);
+    log_info("hub key {}, remembered in {}", hub.hex(), path);
     return {};
 }
 

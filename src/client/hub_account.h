@@ -13,18 +13,19 @@ struct AccountSettings {
     std::string folder;  ///< is made
     std::optional<Bytes> join_token;
     HttpSettings http;
+    std::optional<PublicKey> hub_key = {};  ///< when it is known; else what is remembered, or the first one counts
 };
 
 class HubAccount {
   public:
-    /// Errors: io, corrupt and the like, of the two files.
+    /// Errors: unsupported (`hub_key` is not the one that is remembered), io, corrupt and the like, of the two files.
     static Result<std::unique_ptr<HubAccount>> open(AccountSettings settings);
 
     const HubUrl& url() const { return settings_.url; }
     const std::string& folder() const { return settings_.folder; }
     const SigningKey& key() const { return key_; }
     std::string node() const { return key_.public_key().fingerprint(); }
-    /// The hub's key; none before the first enter().
+    /// The hub's key; none before the first enter(), unless it was known.
     std::optional<PublicKey> hub_key() const {
         const std::lock_guard lock(mutex_);
         return pinned_;
@@ -46,13 +47,16 @@ class HubAccount {
 
   private:
     HubAccount(AccountSettings settings, SigningKey key, std::optional<PublicKey> pinned)
-        : settings_(std::move(settings)), key_(std::move(key)), pinned_(pinned) {}
+        : settings_(std::move(settings)), key_(std::move(key)), pinned_(pinned ? pinned : settings_.hub_key),
+          kept_(pinned.has_value()) {}
+    Status keep(const PublicKey& hub) const;
     std::string pin_path() const { return settings_.folder + "/hub.pub"; }
 
     const AccountSettings settings_;
     const SigningKey key_;
     mutable std::mutex mutex_;
     std::optional<PublicKey> pinned_;  // protected by mutex_
+    bool kept_;                        // protected by mutex_; pinned_ is in its file
 };
 
 }  // namespace linkcpp::client

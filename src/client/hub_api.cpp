@@ -86,8 +86,8 @@ Result<Registration> HubApi::register_node(const std::optional<PublicKey>& pinne
     if (!hub_key.ok() || !from_hex(*nonce)) return {Code::corrupt, http_.url().str() + ": a challenge that is none"};
     if (pinned && *pinned != *hub_key) {
         return {Code::unsupported,
-                fmt::format("{} has the key {}, but it had {} before: this is another hub, or somebody "
-                            "is in between. If the hub was set up anew, start with another --data folder",
+                fmt::format("{} has the key {}, and not {}, which is remembered or was named: this is another hub, or "
+                            "somebody is in between. If the hub was set up anew, start with another --data folder",
                             http_.url().str(), hub_key->hex(), pinned->hex())};
     }
     statement.hub = *hub_key;

@@ -68,9 +68,9 @@ Status read_workers(const ordered_json& value, backend::ModelSettings& settings)
 
 Status read_settings(const ordered_json& entry, const std::string& folder, backend::ModelSettings& settings) {
     if (!entry.is_object()) return invalid("must be an object");
-    static const std::set<std::string> texts = {"hub",   "hub_model", "hub_data",    "join_token", "ca",
-                                                "wait",  "layers",    "fallback",    "mode",       "policy",
-                                                "audit", "model",     "expert_cache"};
+    static const std::set<std::string> texts = {"hub",    "hub_model", "hub_data", "hub_key",     "join_token",
+                                                "ca",     "wait",      "layers",   "fallback",    "mode",
+                                                "policy", "audit",     "model",    "expert_cache"};
     static const std::set<std::string> paths = {"model", "hub_data", "join_token", "ca"};
     for (const auto& [key, value] : entry.items()) {
         if (key == "file") continue;
@@ -79,9 +79,10 @@ Status read_settings(const ordered_json& entry, const std::string& folder, backe
             continue;
         }
         if (!texts.contains(key))
-            return invalid("unknown key '" + key +
-                           "'; it can be workers, hub, hub_model, hub_data, join_token, ca, wait, layers, fallback, "
-                           "mode, policy, audit, model, expert_cache");
+            return invalid(
+                "unknown key '" + key +
+                "'; it can be workers, hub, hub_model, hub_data, hub_key, join_token, ca, wait, layers, fallback, "
+                "mode, policy, audit, model, expert_cache");
         if (!value.is_string()) return invalid(key + " must be a string");
         auto text = value.get<std::string>();
         if (paths.contains(key) && !text.empty() && text[0] != '/') text = folder + "/" + text;
@@ -126,6 +127,10 @@ Status set_model_setting(backend::ModelSettings& settings, const std::string& ke
         settings.hub.model = text;
     } else if (key == "hub_data") {
         settings.hub.folder = text;
+    } else if (key == "hub_key") {
+        const auto hub_key = PublicKey::parse(text);
+        if (!hub_key.ok()) return hub_key.status();
+        settings.hub.key = *hub_key;
     } else if (key == "join_token") {
         auto token = read_join_token(text);
         if (!token.ok()) return token.status();

@@ -74,6 +74,8 @@ void JoinOptions::add_to(CLI::App& app) {
     app.add_option("--join-token", join_token, "With --hub: the token of a private swarm")->type_name("FILE");
     app.add_option("--advertise", advertise, "With --hub: where backbones reach this worker (default: --serve)")
         ->type_name("HOST:PORT");
+    app.add_option("--hub-key", hub_key, "With --hub: the hub's key, when it is known (default: as at first contact)")
+        ->type_name("HEX");
     app.add_option("--ca", ca_file, "With --hub: the authority that the hub's certificate is checked with, PEM")
         ->type_name("FILE");
     app.add_option("--log", log, "With --hub: text, or json for a line of JSON per event on standard output")
@@ -87,11 +89,17 @@ int join(const JoinOptions& options, JoinContext context) {
         if (!token.ok()) return fail(token.status(), 2);
         join_token = std::move(*token);
     }
+    std::optional<PublicKey> hub_key;
+    if (!options.hub_key.empty()) {
+        const Result<PublicKey> key = PublicKey::parse(options.hub_key);
+        if (!key.ok()) return fail(key.status().in("--hub-key"), 2);
+        hub_key = *key;
+    }
     const auto url = find_hub(options.hub);
     if (!url.ok()) return fail(url.status(), exit_code_of(url.status()));
     const std::string folder = options.data.empty() ? default_node_folder(*url) : options.data;
     const client::HttpSettings http{.silence_limit = 10s, .ca_file = options.ca_file};
-    const auto account = client::HubAccount::open({*url, folder, join_token, http});
+    const auto account = client::HubAccount::open({*url, folder, join_token, http, hub_key});
     if (!account.ok()) return fail(account.status());
 
     const BlockedSignals signals;

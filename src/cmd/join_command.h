@@ -10,7 +10,7 @@
 namespace linkcpp::cmd {
 
 struct JoinOptions {
-    std::string hub, data, advertise, join_token, ca_file, log = "text";
+    std::string hub, data, advertise, join_token, hub_key, ca_file, log = "text";
     uint64_t max_experts = 0;
 
     void add_to(CLI::App& app);

@@ -47,6 +47,7 @@ Status read_model_settings(backend::ModelSettings& settings) {
     constexpr std::pair<const char*, const char*> names[] = {{"LINKCPP_HUB", "hub"},
                                                              {"LINKCPP_HUB_MODEL", "hub_model"},
                                                              {"LINKCPP_HUB_DATA", "hub_data"},
+                                                             {"LINKCPP_HUB_KEY", "hub_key"},
                                                              {"LINKCPP_JOIN_TOKEN", "join_token"},
                                                              {"LINKCPP_CA", "ca"},
                                                              {"LINKCPP_WAIT", "wait"},

@@ -35,10 +35,10 @@ struct Options {
 };
 
 /// Our options; each takes a value.
-constexpr std::array own = {"-m",         "--model",        "--workers", "--hub",         "--hub-model",
-                            "--hub-data", "--join-token",   "--ca",      "--wait",        "--config",
-                            "--layers",   "--fallback",     "--mode",    "--policy",      "--audit",
-                            "--weights",  "--expert-cache", "--stats",   "--llama-server"};
+constexpr std::array own = {"-m",         "--model",   "--workers",      "--hub",   "--hub-model",
+                            "--hub-data", "--hub-key", "--join-token",   "--ca",    "--wait",
+                            "--config",   "--layers",  "--fallback",     "--mode",  "--policy",
+                            "--audit",    "--weights", "--expert-cache", "--stats", "--llama-server"};
 
 bool is_own(const std::string& word) {
     return std::any_of(own.begin(), own.end(), [&](const char* option) {
@@ -60,6 +60,7 @@ void set_environment(const Options& options, const std::string& plugin) {
     set("LINKCPP_HUB", options.swarm.hub);
     set("LINKCPP_HUB_MODEL", options.swarm.hub_model);
     set("LINKCPP_HUB_DATA", options.swarm.hub_data);
+    set("LINKCPP_HUB_KEY", options.swarm.hub_key);
     set("LINKCPP_JOIN_TOKEN", options.swarm.join_token);
     set("LINKCPP_CA", options.swarm.ca);
     set("LINKCPP_WAIT", options.swarm.wait);

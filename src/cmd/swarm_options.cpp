@@ -63,6 +63,8 @@ void add_swarm_options(CLI::App& command, SwarmOptions& options, bool workers_re
             "What the hub calls the model (default: the one that is the same file)", "NAME"),
         add("--hub-data", "hub_data", options.hub_data,
             "Folder for this backbone's key and receipts (default: the user's data folder)", "FOLDER"),
+        add("--hub-key", "hub_key", options.hub_key, "The hub's key, when it is known (default: as at first contact)",
+            "HEX"),
         add("--join-token", "join_token", options.join_token, "The token of a private swarm", "FILE"),
         add("--ca", "ca", options.ca, "The authority that the hub's certificate is checked with, PEM", "FILE"),
         add("--wait", "wait", options.wait, "How long to wait for experts that no worker has (default: 60)",
@@ -115,6 +117,7 @@ std::vector<std::string> swarm_arguments(const SwarmOptions& options) {
     add("--hub", options.hub);
     add("--hub-model", options.hub_model);
     add("--hub-data", options.hub_data);
+    add("--hub-key", options.hub_key);
     add("--join-token", options.join_token);
     add("--ca", options.ca);
     add("--wait", options.wait);
@@ -133,6 +136,7 @@ std::vector<std::pair<const char*, std::string>> model_settings(const SwarmOptio
     return {{"hub", options.hub},
             {"hub_model", options.hub_model},
             {"hub_data", options.hub_data},
+            {"hub_key", options.hub_key},
             {"join_token", options.join_token},
             {"ca", options.ca},
             {"wait", options.wait},

@@ -16,7 +16,7 @@ struct SwarmOptions {
     std::string hub;     ///< that knows the workers
     std::string config;  ///< a file with settings
     // As they were given; empty: not at all.
-    std::string hub_model, hub_data, join_token, ca, wait;
+    std::string hub_model, hub_data, hub_key, join_token, ca, wait;
     std::string layers, fallback, mode, policy, audit, weights, expert_cache;
 
     /// Otherwise a plain local run, without our backend.

@@ -38,6 +38,20 @@ TEST_F(HubAccountTest, RemembersAKey) {
     EXPECT_EQ((*account)->hub_key()->hex(), key.hex());
 }
 
+TEST_F(HubAccountTest, AKnownKeyCountsFromTheBeginningAndIsNotOverruled) {
+    const PublicKey key = SigningKey::generate().public_key(), other = SigningKey::generate().public_key();
+    const auto known = [&](const PublicKey& hub) {
+        return HubAccount::open({*HubUrl::parse("http://127.0.0.1:1"), folder, {}, {}, hub});
+    };
+    ASSERT_TRUE(known(key).ok());
+    EXPECT_EQ((*known(key))->hub_key()->hex(), key.hex());
+    remember(other.hex() + "\n");
+    const auto account = known(key);
+    ASSERT_FALSE(account.ok());
+    EXPECT_NE(account.status().message().find("another hub"), std::string::npos) << account.status().message();
+    EXPECT_TRUE(known(other).ok());
+}
+
 TEST_F(HubAccountTest, AKeyThatCannotBeReadIsNotNone) {
     const std::string key = SigningKey::generate().public_key().hex();
     for (const std::string& text : {std::string(), std::string("\n"), key.substr(1), key + "0", std::string(64, 'x')}) {

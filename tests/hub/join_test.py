@@ -77,6 +77,15 @@ class Join(unittest.TestCase):
                 self.assertEqual(worker.process.wait(timeout=WAIT), 1)
             self.assertIn("another hub", worker.said)
 
+    def test_a_known_key_counts_at_the_first_contact(self):
+        key = self.hub.lines[-2].split()[-1]
+        with Worker(self.hub, self.folder + "/a", "--max-experts", "8", "--hub-key", "0" * 63 + "1") as worker:
+            self.assertEqual(worker.process.wait(timeout=WAIT), 1)
+        self.assertIn("another hub", worker.said)
+        with Worker(self.hub, self.folder + "/b", "--max-experts", "8", "--hub-key", key) as worker:
+            worker.wait("serving")
+            worker.stop()
+
     def test_budgets(self):
         with Worker(self.hub, self.folder + "/a", "--max-memory", "1500kB") as worker:
             worker.wait("serving")

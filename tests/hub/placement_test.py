@@ -226,6 +226,14 @@ class Placement(unittest.TestCase):
             self.assertEqual(backbone.finish(), 1)
             self.assertIn("another hub", backbone.said)
 
+    def test_a_known_key_counts_at_the_first_contact(self):
+        self.worker("a", 64)
+        with self.backbone(4, "--hub-key", "0" * 63 + "1") as backbone:
+            self.assertEqual(backbone.finish(), 1)
+            self.assertIn("another hub", backbone.said)
+        with self.backbone(4, "--hub-key", self.hub.lines[-2].split()[-1]) as backbone:
+            self.assertEqual(backbone.finish(), 0, backbone.said)
+
     def test_doctor_looks_at_the_workers_of_the_hub(self):
         command = [BIN + "/linkcpp", "doctor", "-m", MODEL, "--hub", self.hub.url, "--hub-data", self.data]
         self.assertIn("names no workers", subprocess.run(command, capture_output=True, text=True).stdout)
