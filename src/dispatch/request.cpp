@@ -23,6 +23,7 @@ void add_group(const ExpertJob& job, std::span<const uint32_t> pairs, bool summe
 /// Gives every pair its activation row, copying each row that is needed once.
 void add_activations(const ExpertJob& job, RequestPlan& plan) {
     const uint32_t n_in = job.program->n_in;
+    plan.compute.x.reserve(std::min<size_t>(plan.pairs.size(), job.x_per_pair ? job.n_pairs() : job.n_tokens) * n_in);
     uint32_t last_row = UINT32_MAX;
     for (uint32_t pair : plan.pairs) {
         const uint32_t row = job.x_per_pair ? pair : pair / job.n_used;

@@ -81,8 +81,8 @@ class GgmlEngine final : public Engine {
     int n_expert() const override { return weights_.n_expert(); }
     uint64_t bytes() const override { return weights_.bytes(); }
 
-    Status compute(int layer, const Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
-                   std::span<const uint32_t> expert, std::span<float> y) override;
+    Status compute_rows(int layer, const Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
+                        std::span<const uint32_t> expert, const TakeRows& take) override;
 
   private:
     /// Pairs of a decode step or a few: the same numbers come again and again.
@@ -91,28 +91,27 @@ class GgmlEngine final : public Engine {
 
     /// Builds its graph anew, in memory that all such graphs share: fresh pages cost more than a graph.
     Status compute_many(const LayerWeights& weights, const Program& program, ProgramShape widths, RowShape shape,
-                        std::span<const float> x, std::span<float> y);
+                        const RowInputs& inputs, const TakeRows& take);
 
     std::shared_ptr<GgmlDevice> device_;
     ExpertWeights weights_;
     // State below is protected by device_->turn().
     GraphCache graphs_;
     ggml_gallocr_ptr large_;
-    std::vector<float> flat_x_;
     std::vector<int32_t> ids_;
 };
 
-Status GgmlEngine::compute(int layer, const Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
-                           std::span<const uint32_t> expert, std::span<float> y) {
+Status GgmlEngine::compute_rows(int layer, const Program& program, std::span<const float> x,
+                                std::span<const uint32_t> x_row, std::span<const uint32_t> expert,
+                                const TakeRows& take) {
     const auto weights = weights_.layers().find(layer);
     if (weights == weights_.layers().end()) return {Code::not_found, fmt::format("layer {} is not here", layer)};
     const auto widths = check_program(program, shapes(layer));
     if (!widths.ok()) return widths.status();
-    const size_t n_in = static_cast<size_t>(widths->n_in), n_out = static_cast<size_t>(widths->n_out);
-    if (x_row.empty() || x_row.size() != expert.size() || x.size() % n_in != 0 || y.size() != x_row.size() * n_out) {
-        return {Code::invalid_argument,
-                fmt::format("{} pairs, {} experts, {} input and {} output values do not fit rows of {} and {}",
-                            x_row.size(), expert.size(), x.size(), y.size(), n_in, n_out)};
+    const auto n_in = static_cast<size_t>(widths->n_in);
+    if (x_row.empty() || x_row.size() != expert.size() || x.size() % n_in != 0) {
+        return {Code::invalid_argument, fmt::format("{} pairs, {} experts and {} input values do not fit rows of {}",
+                                                    x_row.size(), expert.size(), x.size(), n_in)};
     }
     const size_t n_x = x.size() / n_in;
     for (size_t p = 0; p < x_row.size(); ++p) {
@@ -124,16 +123,13 @@ Status GgmlEngine::compute(int layer, const Program& program, std::span<const fl
 
     const std::lock_guard turn(device_->turn());
     auto shape = regular_shape(x_row, expert, n_x, static_cast<size_t>(n_expert()));
+    ids_.assign(expert.begin(), expert.end());
+    RowInputs inputs{x, {}, ids_};
     if (!shape) {
         shape = RowShape{1, static_cast<int64_t>(x_row.size())};
-        flat_x_.resize(x_row.size() * n_in);
-        for (size_t p = 0; p < x_row.size(); ++p)
-            std::copy_n(x.data() + x_row[p] * n_in, n_in, flat_x_.data() + p * n_in);
-        x = flat_x_;
+        inputs.x_row = x_row;
     }
-    ids_.assign(expert.begin(), expert.end());
-
-    if (x_row.size() > max_cached_pairs) return compute_many(weights->second, program, *widths, *shape, x, y);
+    if (x_row.size() > max_cached_pairs) return compute_many(weights->second, program, *widths, *shape, inputs, take);
 
     GraphKey key{layer, encode_program(program), *shape};
     ExpertGraph* graph = graphs_.find(key);
@@ -142,23 +138,37 @@ Status GgmlEngine::compute(int layer, const Program& program, std::span<const fl
         if (!built.ok()) return built.status();
         graph = graphs_.insert(std::move(key), std::move(*built));
     }
-    return graph->run(x, ids_, y);
+    return graph->run(inputs, take);
 }
 
 Status GgmlEngine::compute_many(const LayerWeights& weights, const Program& program, ProgramShape widths,
-                                RowShape shape, std::span<const float> x, std::span<float> y) {
+                                RowShape shape, const RowInputs& inputs, const TakeRows& take) {
     if (large_ == nullptr) large_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(device_->backend())));
     auto graph = ExpertGraph::build(*device_, weights, program, widths, shape, large_.get());
     if (!graph.ok()) {
         large_.reset();  // after a failure it believes to have memory that it has not
         return graph.status();
     }
-    Status status = graph->run(x, ids_, y);
+    Status status = graph->run(inputs, take);
     if (ggml_gallocr_get_buffer_size(large_.get(), 0) > max_large_bytes) large_.reset();
     return status;
 }
 
 }  // namespace
+
+Status Engine::compute(int layer, const Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
+                       std::span<const uint32_t> expert, std::span<float> y) {
+    Status fits;
+    const auto copy = [&](std::span<const float> rows) {
+        if (rows.size() == y.size()) {
+            std::copy(rows.begin(), rows.end(), y.begin());
+        } else {
+            fits = {Code::invalid_argument, fmt::format("{} values do not fit into {}", rows.size(), y.size())};
+        }
+    };
+    LINKCPP_TRY(compute_rows(layer, program, x, x_row, expert, copy));
+    return fits;
+}
 
 Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<Device> device, const std::vector<ExpertTensor>& tensors,
                                              const Progress& progress, const ReadSlab& read) {

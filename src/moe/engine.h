@@ -7,6 +7,7 @@
 #include "moe/program.h"
 #include "moe/slice_file.h"
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -62,11 +63,19 @@ class Engine {
     virtual int n_expert() const = 0;    ///< experts held (padding not counted)
     virtual uint64_t bytes() const = 0;  ///< device memory held by weights
 
-    /// y[:, p] = program(x[:, x_row[p]]) with the weights of expert[p].
-    /// x: [n_in, n_x]; x_row, expert: [n_pairs]; y: [n_out, n_pairs]. `expert` counts from the first expert held.
+    /// Takes what was computed from where it lies, y: [n_out, n_pairs], which is there during the call only. The device
+    /// computes nothing else meanwhile, so it should only copy or sum.
+    using TakeRows = std::function<void(std::span<const float> y)>;
+
+    /// y[:, p] = program(x[:, x_row[p]]) with the weights of expert[p], handed to `take`.
+    /// x: [n_in, n_x]; x_row, expert: [n_pairs]. `expert` counts from the first expert held.
     /// Errors: invalid_argument (indices or widths that do not fit, a program that does not), exhausted.
-    virtual Status compute(int layer, const Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
-                           std::span<const uint32_t> expert, std::span<float> y) = 0;
+    virtual Status compute_rows(int layer, const Program& program, std::span<const float> x,
+                                std::span<const uint32_t> x_row, std::span<const uint32_t> expert,
+                                const TakeRows& take) = 0;
+    /// The same, copied to y.
+    Status compute(int layer, const Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
+                   std::span<const uint32_t> expert, std::span<float> y);
 };
 
 /// out[:, g] = sum over the pairs p of group g, in pair order, of weight[p] * y[:, p] (or of y[:, p] when `weight` is

@@ -1,5 +1,6 @@
 #include "moe/expert_graph.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace linkcpp::moe {
@@ -89,14 +90,34 @@ uint64_t ExpertGraph::bytes() const {
     return allocator_ == nullptr ? 0 : ggml_gallocr_get_buffer_size(allocator_.get(), 0);
 }
 
-Status ExpertGraph::run(std::span<const float> x, std::span<const int32_t> expert, std::span<float> y) {
-    ggml_backend_tensor_set(x_, x.data(), 0, x.size_bytes());
-    ggml_backend_tensor_set(expert_, expert.data(), 0, expert.size_bytes());
+void ExpertGraph::set_activations(const RowInputs& inputs) {
+    if (inputs.x_row.empty()) return ggml_backend_tensor_set(x_, inputs.x.data(), 0, inputs.x.size_bytes());
+    const auto n_in = static_cast<size_t>(x_->ne[0]);
+    const auto gather = [&](float* to) {
+        for (size_t t = 0; t < inputs.x_row.size(); ++t)
+            std::copy_n(inputs.x.data() + inputs.x_row[t] * n_in, n_in, to + t * n_in);
+    };
+    if (ggml_backend_buffer_is_host(x_->buffer)) return gather(static_cast<float*>(x_->data));
+    std::vector<float> rows(inputs.x_row.size() * n_in);
+    gather(rows.data());
+    ggml_backend_tensor_set(x_, rows.data(), 0, rows.size() * sizeof(float));
+}
+
+Status ExpertGraph::run(const RowInputs& inputs, const Engine::TakeRows& take) {
+    set_activations(inputs);
+    ggml_backend_tensor_set(expert_, inputs.expert.data(), 0, inputs.expert.size_bytes());
     const ggml_status status = ggml_backend_graph_compute(device_->backend(), graph_);
     if (status != GGML_STATUS_SUCCESS) {
         return {Code::exhausted, fmt::format("ggml: {}", ggml_status_to_string(status))};
     }
-    ggml_backend_tensor_get(y_, y.data(), 0, y.size_bytes());
+    const auto n_values = static_cast<size_t>(ggml_nelements(y_));
+    if (ggml_backend_buffer_is_host(y_->buffer)) {
+        take({static_cast<const float*>(y_->data), n_values});
+        return {};
+    }
+    std::vector<float> rows(n_values);
+    ggml_backend_tensor_get(y_, rows.data(), 0, n_values * sizeof(float));
+    take(rows);
     return {};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Inside of the room: an expert program as a ggml graph for a given number of rows, ready to run again and again.
 
+#include "moe/engine.h"
 #include "moe/expert_weights.h"
 
 namespace linkcpp::moe {
@@ -12,6 +13,13 @@ struct RowShape {
     auto operator<=>(const RowShape&) const = default;
 };
 
+/// What a graph computes from. Activation row t is x[:, t], or x[:, x_row[t]] where x_row is not empty.
+struct RowInputs {
+    std::span<const float> x;         ///< [n_in, …]
+    std::span<const uint32_t> x_row;  ///< [n_tokens], or empty
+    std::span<const int32_t> expert;  ///< [n_used, n_tokens]
+};
+
 class ExpertGraph {
   public:
     /// `program` was checked against the layer's shapes. Errors: unsupported (the device cannot run an operation),
@@ -19,12 +27,14 @@ class ExpertGraph {
     static Result<ExpertGraph> build(GgmlDevice& device, const LayerWeights& weights, const Program& program,
                                      ProgramShape widths, RowShape rows, ggml_gallocr_t shared = nullptr);
 
-    /// x: [n_in, n_tokens]; expert: [n_used, n_tokens]; y: [n_out, n_used, n_tokens].
-    Status run(std::span<const float> x, std::span<const int32_t> expert, std::span<float> y);
+    /// `take` gets [n_out, n_used, n_tokens]. Errors: exhausted.
+    Status run(const RowInputs& inputs, const Engine::TakeRows& take);
     /// Own memory for intermediate values.
     uint64_t bytes() const;
 
   private:
+    void set_activations(const RowInputs& inputs);
+
     GgmlDevice* device_ = nullptr;
     ggml_context_ptr context_;
     ggml_gallocr_ptr allocator_;

@@ -41,12 +41,12 @@ class Computer {
 /// Pairs in a part of a long job: large enough for the matrix multiplication, small enough to be milliseconds on a phone.
 constexpr size_t part_pairs = 512;
 
-/// Rows on their way to sums. Kept between jobs, because fresh pages are slow; at most 64 MB, a prompt of 512 tokens at a
-/// width of 4096 with 8 experts each.
+/// Rows of a long job on their way to sums. Kept between jobs, because fresh pages are slow; at most 64 MB, a prompt of 512
+/// tokens at a width of 4096 with 8 experts each.
 struct ComputeMemory {
-    Floats rows, part;
+    Floats rows;
     void shrink() {
-        if ((rows.capacity() + part.capacity()) * sizeof(float) > max_kept_bytes) *this = {};
+        if (rows.capacity() * sizeof(float) > max_kept_bytes) *this = {};
     }
     static constexpr size_t max_kept_bytes = 64u << 20;
 };

@@ -130,7 +130,7 @@ std::optional<Refuse> RequestCheck::check_compute(const wire::FrameHeader& heade
         std::min(compute.expert.size(), part_pairs + *std::max_element(n_pairs_of.begin(), n_pairs_of.end()));
     accepted = {slice, entry->second.program, static_cast<uint32_t>(shape.n_out), 0, 0};
     accepted.scratch_bytes = n_at_once * static_cast<uint64_t>(shape.n_in + shape.n_live + shape.n_out) * sizeof(float);
-    if (compute.output == wire::Output::sums)
+    if (compute.output == wire::Output::sums && compute.expert.size() > part_pairs)
         accepted.rows_bytes = compute.expert.size() * static_cast<uint64_t>(shape.n_out) * sizeof(float);
     return std::nullopt;
 }

@@ -20,6 +20,7 @@ TEST_F(Swarm, TheBenchSuiteMeasuresBothEnginesAtEveryRoundTrip) {
     ASSERT_EQ(report["worker"].size(), 2u);
     for (const auto& point : report["worker"]) {
         EXPECT_GT(point["ratio"]["median"], 0.0) << point.dump();
+        EXPECT_GT(point["stream_ratio"]["median"], 0.0) << point.dump();
         EXPECT_GT(point["echo_us"]["median"], 0.0) << point.dump();
         // A row of activations out and a sum back, 256 numbers each, for every token; and little around it.
         const double per_token =

@@ -55,6 +55,8 @@ ordered_json to_json(const WorkerPoint& point) {
             {"tokens_per_second", to_json(point.tokens_per_second)},
             {"bare_tokens_per_second", to_json(point.bare_tokens_per_second)},
             {"ratio", to_json(point.ratio)},
+            {"stream_tokens_per_second", to_json(point.stream_tokens_per_second)},
+            {"stream_ratio", to_json(point.stream_ratio)},
             {"overhead_us", to_json(point.overhead_us)},
             {"echo_us", to_json(point.echo_us)},
             {"overhead_per_echo", to_json(point.overhead_per_echo)},
@@ -82,13 +84,16 @@ ordered_json to_json(const Report& report) {
 }
 
 void print_worker(const std::vector<WorkerPoint>& points) {
-    fmt::print("{:>6} {:>16} {:>16} {:>12} {:>14} {:>14} {:>14}\n", "batch", "socket tok/s", "bare tok/s", "ratio",
-               "overhead us", "echo us", "per echo");
+    constexpr const char* line = "{:>6} {:>14} {:>12} {:>14} {:>12} {:>14} {:>14} {:>14} {:>12}\n";
+    fmt::print("{:>6} {:>27} {:>27}\n", "", "one request at a time", "two at a time");
+    fmt::print(line, "batch", "socket tok/s", "/ bare", "socket tok/s", "/ bare", "bare tok/s", "overhead us",
+               "echo us", "per echo");
     for (const WorkerPoint& point : points) {
-        fmt::print("{:>6} {:>16} {:>16} {:>12} {:>14} {:>14} {:>14}\n", point.batch,
-                   with_spread(point.tokens_per_second, "{:.0f}"), with_spread(point.bare_tokens_per_second, "{:.0f}"),
-                   with_spread(point.ratio, "{:.3f}"), with_spread(point.overhead_us, "{:.0f}"),
-                   with_spread(point.echo_us, "{:.0f}"), with_spread(point.overhead_per_echo, "{:.2f}"));
+        fmt::print(line, point.batch, with_spread(point.tokens_per_second, "{:.0f}"),
+                   with_spread(point.ratio, "{:.3f}"), with_spread(point.stream_tokens_per_second, "{:.0f}"),
+                   with_spread(point.stream_ratio, "{:.3f}"), with_spread(point.bare_tokens_per_second, "{:.0f}"),
+                   with_spread(point.overhead_us, "{:.0f}"), with_spread(point.echo_us, "{:.0f}"),
+                   with_spread(point.overhead_per_echo, "{:.2f}"));
     }
 }
 

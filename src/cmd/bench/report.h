@@ -20,10 +20,11 @@ nlohmann::ordered_json to_json(const Sample& sample);
 struct WorkerPoint {
     uint32_t batch = 0;
     Sample tokens_per_second, bare_tokens_per_second;
-    Sample ratio;              ///< through the socket / bare, pair by pair
-    Sample overhead_us;        ///< of a request, beyond what the worker computed
-    Sample echo_us;            ///< the same bytes to and fro over a plain TCP connection
-    Sample overhead_per_echo;  ///< pair by pair
+    Sample ratio;                                   ///< through the socket / bare, pair by pair
+    Sample stream_tokens_per_second, stream_ratio;  ///< with two requests under way
+    Sample overhead_us;                             ///< of a request, beyond what the worker computed
+    Sample echo_us;                                 ///< the same bytes to and fro over a plain TCP connection
+    Sample overhead_per_echo;                       ///< pair by pair
     uint64_t bytes_out = 0, bytes_in = 0;
 };
 

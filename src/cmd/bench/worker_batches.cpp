@@ -5,12 +5,20 @@
 #include "dispatch/dispatcher.h"
 #include "net/tcp.h"
 
+#include <algorithm>
+#include <functional>
+
 namespace linkcpp::cmd::bench {
 
 namespace {
 
 constexpr int min_rounds = 7, max_rounds = 200;
 constexpr Duration time_per_batch = std::chrono::seconds(4);
+
+/// So many that the first and the last one, which have nothing beside them, count little.
+int jobs_in_a_stream(Duration one) {
+    return static_cast<int>(std::clamp<int64_t>(std::chrono::milliseconds(100) / std::max(one, Duration(1)), 4, 60));
+}
 
 /// A dispatcher for one worker, as a backbone has it.
 class Connection {
@@ -30,10 +38,8 @@ class Connection {
     Connection(const Connection&) = delete;
     Connection& operator=(const Connection&) = delete;
 
-    Status run(const dispatch::ExpertJob& job) {
-        dispatch::JobResult result;
-        return dispatcher_->run(job, result);
-    }
+    /// Runs `job` `n_jobs` times, `n_at_once` at a time; in the memory of earlier ones, as a backbone does it.
+    Status run(const dispatch::ExpertJob& job, int n_jobs = 1, int n_at_once = 1);
     dispatch::PeerStats stats() {
         dispatch::PeerStats stats;
         network_.loop().run([&] { stats = dispatcher_->stats().peers.at(0); });
@@ -43,7 +49,37 @@ class Connection {
   private:
     net::TcpNetwork network_;
     std::unique_ptr<dispatch::Dispatcher> dispatcher_;
+    std::vector<dispatch::JobResult> memory_;  // used on the loop
 };
+
+Status Connection::run(const dispatch::ExpertJob& job, int n_jobs, int n_at_once) {
+    Status status;
+    int n_started = 0;
+    std::atomic<int> n_left = n_jobs;
+    std::function<void()> start = [&] {
+        ++n_started;
+        dispatch::JobResult memory;
+        if (!memory_.empty()) {
+            memory = std::move(memory_.back());
+            memory_.pop_back();
+        }
+        dispatcher_->start(
+            job,
+            [&](Status job_status, dispatch::JobResult result) {
+                memory_.push_back(std::move(result));
+                if (!job_status.ok()) status = std::move(job_status);
+                if (n_started < n_jobs) start();
+                --n_left;
+            },
+            std::move(memory));
+    };
+    network_.loop().run([&] {
+        for (int i = 0; i < std::min(n_at_once, n_jobs); ++i)
+            start();
+    });
+    if (!network_.loop().run_until([&] { return n_left == 0; })) return {Code::unavailable, "the network was stopped"};
+    return status;
+}
 
 struct Bench {
     const ExpertLayer& layer;
@@ -52,16 +88,20 @@ struct Bench {
     const std::atomic<bool>& stop;
     SteadyClock clock;
 
-    Result<Duration> through_socket(const Batch& batch) {
+    /// Of one of `n_jobs`. Two at a time: the worker has the next request when it is done with one.
+    Result<Duration> through_socket(const Batch& batch, int n_jobs = 1, int n_at_once = 1) {
         const dispatch::ExpertJob job = batch.job(layer);
         const Instant begin = clock.now();
-        LINKCPP_TRY(connection.run(job));
-        return clock.now() - begin;
+        LINKCPP_TRY(connection.run(job, n_jobs, n_at_once));
+        return (clock.now() - begin) / n_jobs;
     }
-    Result<Duration> bare(const wire::Compute& compute, std::vector<float>& y) {
+    Result<Duration> bare(const wire::Compute& compute, std::vector<float>& y, int n_times = 1) {
         const Instant begin = clock.now();
-        LINKCPP_TRY(engine.compute(layer.layer, layer.program, compute.x, compute.x_row, compute.expert, std::span(y)));
-        return clock.now() - begin;
+        for (int i = 0; i < n_times; ++i) {
+            LINKCPP_TRY(
+                engine.compute(layer.layer, layer.program, compute.x, compute.x_row, compute.expert, std::span(y)));
+        }
+        return (clock.now() - begin) / n_times;
     }
     Result<WorkerPoint> measure(uint32_t n_tokens);
 };
@@ -84,7 +124,7 @@ Result<WorkerPoint> Bench::measure(uint32_t n_tokens) {
     auto echo = Echo::start(point.bytes_out, point.bytes_in);
     if (!echo.ok()) return echo.status();
 
-    std::vector<double> socket_tps, bare_tps, ratio, overhead, echoes, per_echo;
+    std::vector<double> socket_tps, stream_tps, bare_tps, ratio, stream_ratio, overhead, echoes, per_echo;
     const Instant begin = clock.now();
     for (int round = 0; round < max_rounds && (round < min_rounds || clock.now() - begin < time_per_batch); ++round) {
         if (stop) return {Code::unavailable, "interrupted"};
@@ -92,15 +132,23 @@ Result<WorkerPoint> Bench::measure(uint32_t n_tokens) {
         if (!socket_time.ok()) return socket_time.status();
         const dispatch::PeerStats now = connection.stats();
         const Duration computed = now.computed - last.computed;
-        last = now;
         const auto bare_time = bare(compute, y);
         if (!bare_time.ok()) return bare_time.status();
         const auto echo_time = (*echo)->exchange();
         if (!echo_time.ok()) return echo_time.status();
+        // As many of the bare graph too: what ran without a pause is faster than what did not.
+        const int n_jobs = jobs_in_a_stream(*socket_time);
+        const auto stream_time = through_socket(batch, n_jobs, 2);
+        if (!stream_time.ok()) return stream_time.status();
+        last = connection.stats();
+        const auto bare_stream_time = bare(compute, y, n_jobs);
+        if (!bare_stream_time.ok()) return bare_stream_time.status();
         const auto seconds = [](Duration time) { return std::chrono::duration<double>(time).count(); };
         socket_tps.push_back(n_tokens / seconds(*socket_time));
+        stream_tps.push_back(n_tokens / seconds(*stream_time));
         bare_tps.push_back(n_tokens / seconds(*bare_time));
         ratio.push_back(seconds(*bare_time) / seconds(*socket_time));
+        stream_ratio.push_back(seconds(*bare_stream_time) / seconds(*stream_time));
         overhead.push_back(microseconds(*socket_time - computed));
         echoes.push_back(microseconds(*echo_time));
         per_echo.push_back(overhead.back() / echoes.back());
@@ -108,6 +156,8 @@ Result<WorkerPoint> Bench::measure(uint32_t n_tokens) {
     point.tokens_per_second = summarize(socket_tps);
     point.bare_tokens_per_second = summarize(bare_tps);
     point.ratio = summarize(ratio);
+    point.stream_tokens_per_second = summarize(stream_tps);
+    point.stream_ratio = summarize(stream_ratio);
     point.overhead_us = summarize(overhead);
     point.echo_us = summarize(echoes);
     point.overhead_per_echo = summarize(per_echo);
