@@ -55,9 +55,10 @@ class Connection {
 Status Connection::run(const dispatch::ExpertJob& job, int n_jobs, int n_at_once) {
     Status status;
     int n_started = 0;
-    std::atomic<int> n_left = n_jobs;
+    std::atomic<int> n_under_way = 0;
     std::function<void()> start = [&] {
         ++n_started;
+        ++n_under_way;
         dispatch::JobResult memory;
         if (!memory_.empty()) {
             memory = std::move(memory_.back());
@@ -68,8 +69,8 @@ Status Connection::run(const dispatch::ExpertJob& job, int n_jobs, int n_at_once
             [&](Status job_status, dispatch::JobResult result) {
                 memory_.push_back(std::move(result));
                 if (!job_status.ok()) status = std::move(job_status);
-                if (n_started < n_jobs) start();
-                --n_left;
+                if (status.ok() && n_started < n_jobs) start();
+                --n_under_way;
             },
             std::move(memory));
     };
@@ -77,7 +78,7 @@ Status Connection::run(const dispatch::ExpertJob& job, int n_jobs, int n_at_once
         for (int i = 0; i < std::min(n_at_once, n_jobs); ++i)
             start();
     });
-    if (!network_.loop().run_until([&] { return n_left == 0; })) return {Code::unavailable, "the network was stopped"};
+    if (!network_.loop().run_until([&] { return n_under_way == 0; })) return {Code::unavailable, "the network was stopped"};
     return status;
 }
 
