@@ -78,7 +78,8 @@ Status Connection::run(const dispatch::ExpertJob& job, int n_jobs, int n_at_once
         for (int i = 0; i < std::min(n_at_once, n_jobs); ++i)
             start();
     });
-    if (!network_.loop().run_until([&] { return n_under_way == 0; })) return {Code::unavailable, "the network was stopped"};
+    if (!network_.loop().run_until([&] { return n_under_way == 0; }))
+        return {Code::unavailable, "the network was stopped"};
     return status;
 }
 
@@ -105,51 +106,38 @@ struct Bench {
         return (clock.now() - begin) / n_times;
     }
     Result<WorkerPoint> measure(uint32_t n_tokens);
+    Status measure_one_by_one(const Batch& batch, const wire::Compute& compute, Echo& echo, WorkerPoint& point);
+    Status measure_streams(const Batch& batch, const wire::Compute& compute, WorkerPoint& point);
+    /// Whether round `number`, from 0, of those that began at `begin` is to be run.
+    bool goes_on(int number, Instant begin) const {
+        return number < max_rounds && (number < min_rounds || clock.now() - begin < time_per_batch);
+    }
 };
 
-/// Socket, bare graph and echo take turns, so that what else happens on the machine happens to all of them.
-Result<WorkerPoint> Bench::measure(uint32_t n_tokens) {
-    const Batch batch(layer, n_tokens);
-    const wire::Compute compute = batch.compute();
-    std::vector<float> y(compute.expert.size() * layer.n_embd);
-    // Once without looking: pages, connections and the program are there afterwards, and the bytes are known.
-    if (const auto warm = through_socket(batch); !warm.ok()) return warm.status();
-    if (const auto warm = bare(compute, y); !warm.ok()) return warm.status();
-    const dispatch::PeerStats once = connection.stats();
-    WorkerPoint point;
-    point.batch = n_tokens;
-    if (const auto again = through_socket(batch); !again.ok()) return again.status();
-    dispatch::PeerStats last = connection.stats();
-    point.bytes_out = last.bytes_out - once.bytes_out;
-    point.bytes_in = last.bytes_in - once.bytes_in;
-    auto echo = Echo::start(point.bytes_out, point.bytes_in);
-    if (!echo.ok()) return echo.status();
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
-    std::vector<double> socket_tps, stream_tps, bare_tps, ratio, stream_ratio, overhead, echoes, per_echo;
+/// Socket, bare graph and echo take turns, so that what else happens on the machine happens to all of them.
+Status Bench::measure_one_by_one(const Batch& batch, const wire::Compute& compute, Echo& echo, WorkerPoint& point) {
+    std::vector<float> y(compute.expert.size() * layer.n_embd);
+    // Once without looking, for its pages and the program.
+    if (const auto warm = bare(compute, y); !warm.ok()) return warm.status();
+    std::vector<double> socket_tps, bare_tps, ratio, overhead, echoes, per_echo;
+    dispatch::PeerStats last = connection.stats();
     const Instant begin = clock.now();
-    for (int round = 0; round < max_rounds && (round < min_rounds || clock.now() - begin < time_per_batch); ++round) {
+    for (int round = 0; goes_on(round, begin); ++round) {
         if (stop) return {Code::unavailable, "interrupted"};
         const auto socket_time = through_socket(batch);
         if (!socket_time.ok()) return socket_time.status();
         const dispatch::PeerStats now = connection.stats();
         const Duration computed = now.computed - last.computed;
+        last = now;
         const auto bare_time = bare(compute, y);
         if (!bare_time.ok()) return bare_time.status();
-        const auto echo_time = (*echo)->exchange();
+        const auto echo_time = echo.exchange();
         if (!echo_time.ok()) return echo_time.status();
-        // As many of the bare graph too: what ran without a pause is faster than what did not.
-        const int n_jobs = jobs_in_a_stream(*socket_time);
-        const auto stream_time = through_socket(batch, n_jobs, 2);
-        if (!stream_time.ok()) return stream_time.status();
-        last = connection.stats();
-        const auto bare_stream_time = bare(compute, y, n_jobs);
-        if (!bare_stream_time.ok()) return bare_stream_time.status();
-        const auto seconds = [](Duration time) { return std::chrono::duration<double>(time).count(); };
-        socket_tps.push_back(n_tokens / seconds(*socket_time));
-        stream_tps.push_back(n_tokens / seconds(*stream_time));
-        bare_tps.push_back(n_tokens / seconds(*bare_time));
+        socket_tps.push_back(point.batch / seconds(*socket_time));
+        bare_tps.push_back(point.batch / seconds(*bare_time));
         ratio.push_back(seconds(*bare_time) / seconds(*socket_time));
-        stream_ratio.push_back(seconds(*bare_stream_time) / seconds(*stream_time));
         overhead.push_back(microseconds(*socket_time - computed));
         echoes.push_back(microseconds(*echo_time));
         per_echo.push_back(overhead.back() / echoes.back());
@@ -157,11 +145,51 @@ Result<WorkerPoint> Bench::measure(uint32_t n_tokens) {
     point.tokens_per_second = summarize(socket_tps);
     point.bare_tokens_per_second = summarize(bare_tps);
     point.ratio = summarize(ratio);
-    point.stream_tokens_per_second = summarize(stream_tps);
-    point.stream_ratio = summarize(stream_ratio);
     point.overhead_us = summarize(overhead);
     point.echo_us = summarize(echoes);
     point.overhead_per_echo = summarize(per_echo);
+    return {};
+}
+
+/// Requests that keep the worker busy, beside as many runs of the bare graph. In rounds of their own: the longer a worker
+/// has rested, the slower the machine is for its next request.
+Status Bench::measure_streams(const Batch& batch, const wire::Compute& compute, WorkerPoint& point) {
+    std::vector<float> y(compute.expert.size() * layer.n_embd);
+    const auto one = through_socket(batch);
+    if (!one.ok()) return one.status();
+    const int n_jobs = jobs_in_a_stream(*one);
+    std::vector<double> tps, ratio;
+    const Instant begin = clock.now();
+    for (int round = 0; goes_on(round, begin); ++round) {
+        if (stop) return {Code::unavailable, "interrupted"};
+        const auto stream_time = through_socket(batch, n_jobs, 2);
+        if (!stream_time.ok()) return stream_time.status();
+        const auto bare_time = bare(compute, y, n_jobs);
+        if (!bare_time.ok()) return bare_time.status();
+        tps.push_back(point.batch / seconds(*stream_time));
+        ratio.push_back(seconds(*bare_time) / seconds(*stream_time));
+    }
+    point.stream_tokens_per_second = summarize(tps);
+    point.stream_ratio = summarize(ratio);
+    return {};
+}
+
+Result<WorkerPoint> Bench::measure(uint32_t n_tokens) {
+    const Batch batch(layer, n_tokens);
+    const wire::Compute compute = batch.compute();
+    // Once without looking: pages, connections and the program are there afterwards, and the bytes are known.
+    if (const auto warm = through_socket(batch); !warm.ok()) return warm.status();
+    const dispatch::PeerStats once = connection.stats();
+    WorkerPoint point;
+    point.batch = n_tokens;
+    if (const auto again = through_socket(batch); !again.ok()) return again.status();
+    const dispatch::PeerStats twice = connection.stats();
+    point.bytes_out = twice.bytes_out - once.bytes_out;
+    point.bytes_in = twice.bytes_in - once.bytes_in;
+    auto echo = Echo::start(point.bytes_out, point.bytes_in);
+    if (!echo.ok()) return echo.status();
+    LINKCPP_TRY(measure_one_by_one(batch, compute, **echo, point));
+    LINKCPP_TRY(measure_streams(batch, compute, point));
     return point;
 }
 
