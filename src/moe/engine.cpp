@@ -156,6 +156,13 @@ Status GgmlEngine::compute_many(const LayerWeights& weights, const Program& prog
 
 }  // namespace
 
+uint64_t bytes_to_compute(const ProgramShape& shape, std::span<const uint32_t> x_row, std::span<const uint32_t> expert,
+                          size_t n_x, size_t n_expert) {
+    const size_t n_rows = regular_shape(x_row, expert, n_x, n_expert) ? n_x : x_row.size();
+    return (n_rows * static_cast<uint64_t>(shape.n_in) + x_row.size() * static_cast<uint64_t>(shape.n_live)) *
+           sizeof(float);
+}
+
 Status Engine::compute(int layer, const Program& program, std::span<const float> x, std::span<const uint32_t> x_row,
                        std::span<const uint32_t> expert, std::span<float> y) {
     Status fits;

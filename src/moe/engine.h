@@ -78,6 +78,10 @@ class Engine {
                    std::span<const uint32_t> expert, std::span<float> y);
 };
 
+/// Bytes that compute_rows() takes for a program's values, the rows that it hands over among them. Indices fit.
+uint64_t bytes_to_compute(const ProgramShape& shape, std::span<const uint32_t> x_row, std::span<const uint32_t> expert,
+                          size_t n_x, size_t n_expert);
+
 /// out[:, g] = sum over the pairs p of group g, in pair order, of weight[p] * y[:, p] (or of y[:, p] when `weight` is
 /// empty). One rounding per multiplication and per addition, as ggml's MUL and ADD do it: bit-identical with the graph.
 /// y: [n_out, n_pairs]; group, weight: [n_pairs], groups not decreasing; out: [n_out, n_groups]. A group of one pair

@@ -136,8 +136,12 @@ void Client::on_compute(const wire::FrameHeader& header, wire::Compute&& compute
     request.header = header;
     request.arrived = heard_;
     request.cost = cost;
-    request.job = {accepted.slice->engine, static_cast<int>(header.layer), std::move(accepted.program),
-                   std::move(compute), accepted.n_out};
+    request.job = {accepted.slice->engine,
+                   static_cast<int>(header.layer),
+                   std::move(accepted.program),
+                   std::move(compute),
+                   accepted.n_out,
+                   accepted.at_once};
     payload_bytes_ += payload_bytes;
     server_.queued(cost);
     queue_.push_back(std::move(request));

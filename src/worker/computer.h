@@ -7,7 +7,6 @@
 #include "moe/engine.h"
 #include "wire/messages.h"
 
-#include <atomic>
 #include <functional>
 
 namespace linkcpp::worker {
@@ -18,7 +17,8 @@ struct ComputeJob {
     int layer = 0;
     std::shared_ptr<const moe::Program> program;
     wire::Compute request;
-    uint32_t n_out = 0;  ///< width of an output row
+    uint32_t n_out = 0;    ///< width of an output row
+    bool at_once = false;  ///< all of it may be computed at once: memory was reckoned for that
 };
 
 struct ComputeOutcome {
@@ -37,24 +37,5 @@ class Computer {
     /// Pairs computed since the start; grows while a long job runs. Any thread.
     virtual uint64_t pairs_done() const = 0;
 };
-
-/// Pairs in a part of a long job: large enough for the matrix multiplication, small enough to be milliseconds on a phone.
-constexpr size_t part_pairs = 512;
-
-/// Rows of a long job on their way to sums. Kept between jobs, because fresh pages are slow; at most 64 MB, a prompt of 512
-/// tokens at a width of 4096 with 8 experts each.
-struct ComputeMemory {
-    Floats rows;
-    void shrink() {
-        if (rows.capacity() * sizeof(float) > max_kept_bytes) *this = {};
-    }
-    static constexpr size_t max_kept_bytes = 64u << 20;
-};
-
-/// Computes a job on this thread. Long jobs go in parts, so that `pairs_done` shows progress and `stop` is heeded: a part is
-/// all pairs of some experts, because an expert that sees all its rows at once gives the same bits as in a whole run.
-/// Errors: those of Engine::compute(); exhausted (memory); unavailable (`stop` became true).
-ComputeOutcome compute(const ComputeJob& job, ComputeMemory& memory, std::atomic<uint64_t>& pairs_done,
-                       const std::atomic<bool>& stop);
 
 }  // namespace linkcpp::worker

@@ -25,7 +25,7 @@ void LoopComputer::work() {
         auto [job, done] = std::move(jobs_.front());
         jobs_.pop_front();
         lock.unlock();
-        ComputeOutcome outcome = compute(job, memory_, pairs_done_, stop_);
+        ComputeOutcome outcome = runner_.run(job, pairs_done_, stop_);
         if (!stop_) {
             loop_.run([&] {
                 const Done own = std::move(done);  // it ends on the loop

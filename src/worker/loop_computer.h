@@ -4,7 +4,7 @@
 // they were started.
 
 #include "net/loop.h"
-#include "worker/computer.h"
+#include "worker/job_runner.h"
 
 #include <condition_variable>
 #include <deque>
@@ -32,7 +32,7 @@ class LoopComputer final : public Computer {
     bool working_ = false;  // protected by mutex_, as is the next one
     std::deque<std::pair<ComputeJob, Done>> jobs_;
     std::condition_variable rests_;
-    ComputeMemory memory_;  // of the thread that works
+    JobRunner runner_{loop_};  // of the thread that works
 };
 
 }  // namespace linkcpp::worker

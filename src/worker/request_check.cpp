@@ -1,6 +1,6 @@
 #include "worker/request_check.h"
 
-#include "worker/computer.h"
+#include "worker/job_runner.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -15,6 +15,8 @@ using wire::RefuseCode;
 constexpr uint64_t max_tokens = 4096;
 /// Of programs in one session: some thousand small ones, which no model needs.
 constexpr uint64_t max_program_memory = 1u << 20;
+/// A request is computed in one go while its values take no more, or no more than in parts.
+constexpr uint64_t max_bytes_at_once = 96u << 20;
 
 /// Why a program does not fit, as the other end should take it: a bug of its own, or something this worker lacks.
 RefuseCode code_for(const Status& status) {
@@ -126,12 +128,16 @@ std::optional<Refuse> RequestCheck::check_compute(const wire::FrameHeader& heade
         return Refuse{RefuseCode::unsupported,
                       fmt::format("a result row does not fit into {} bytes, your cap", peer_max_payload)};
     }
-    const uint64_t n_at_once =
-        std::min(compute.expert.size(), part_pairs + *std::max_element(n_pairs_of.begin(), n_pairs_of.end()));
-    accepted = {slice, entry->second.program, static_cast<uint32_t>(shape.n_out), 0, 0};
-    accepted.scratch_bytes = n_at_once * static_cast<uint64_t>(shape.n_in + shape.n_live + shape.n_out) * sizeof(float);
-    if (compute.output == wire::Output::sums && compute.expert.size() > part_pairs)
-        accepted.rows_bytes = compute.expert.size() * static_cast<uint64_t>(shape.n_out) * sizeof(float);
+    accepted = {slice, entry->second.program, static_cast<uint32_t>(shape.n_out), false, 0, 0};
+    const uint64_t n_pairs = compute.expert.size();
+    const uint64_t n_in_part = std::min(n_pairs, part_pairs + *std::max_element(n_pairs_of.begin(), n_pairs_of.end()));
+    accepted.scratch_bytes = n_in_part * static_cast<uint64_t>(shape.n_in + shape.n_live) * sizeof(float);
+    if (compute.output == wire::Output::sums && n_pairs > part_pairs)
+        accepted.rows_bytes = n_pairs * static_cast<uint64_t>(shape.n_out) * sizeof(float);
+    const uint64_t at_once = moe::bytes_to_compute(shape, compute.x_row, compute.expert, compute.n_x, n_expert);
+    accepted.at_once = at_once <= std::max(accepted.scratch_bytes + accepted.rows_bytes, max_bytes_at_once);
+    if (accepted.at_once && at_once > accepted.rows_bytes)
+        accepted.scratch_bytes = std::max(accepted.scratch_bytes, at_once - accepted.rows_bytes);
     return std::nullopt;
 }
 

@@ -30,6 +30,7 @@ struct Accepted {
     const ServedSlice* slice = nullptr;
     std::shared_ptr<const moe::Program> program;
     uint32_t n_out = 0;
+    bool at_once = false;        ///< it may be computed in one go, as far as memory goes
     uint64_t rows_bytes = 0;     ///< rows that are held until they are summed; within the caps by max_pairs
     uint64_t scratch_bytes = 0;  ///< the program's values, for as many pairs as are computed at once
 };

@@ -92,6 +92,13 @@ TEST_F(EngineTest, RowsDoNotDependOnHowTheyAreGrouped) {
     }
 }
 
+TEST_F(EngineTest, MemoryIsReckonedForActivationsOncePerTokenWhereTheyGoAsTheyAre) {
+    const ProgramShape shape{.n_in = 100, .n_out = 10, .n_live = 30};
+    const std::vector<uint32_t> row = {0, 0, 1, 1}, expert = {2, 5, 1, 2}, twice = {2, 2, 1, 2};
+    EXPECT_EQ(bytes_to_compute(shape, row, expert, 2, 6), 4u * (2 * 100 + 4 * 30));
+    EXPECT_EQ(bytes_to_compute(shape, row, twice, 2, 6), 4u * (4 * 100 + 4 * 30)) << "a copy for each pair";
+}
+
 /// A peer may ask for one expert many times for one row. ggml's repacked kernels have no room for that.
 TEST_F(EngineTest, AnExpertAskedForManyTimesForOneRowIsComputedEachTime) {
     auto model = ModelFile::open(LINKCPP_SOURCE_DIR "/models/capitals-moe-qwen35moe-Q4_K_M.gguf");

@@ -4,7 +4,7 @@
 
 #include "net/loop.h"
 #include "wire/session.h"
-#include "worker/computer.h"
+#include "worker/job_runner.h"
 #include "worker/request_check.h"
 
 #include <cstring>
@@ -113,7 +113,7 @@ class TestComputer final : public worker::Computer {
         n_most_under_way = std::max(n_most_under_way, n_under_way);
         loop_.after(busy_until_ - loop_.now(), [this, job = std::move(job), done = std::move(done)] {
             --n_under_way;
-            done(worker::compute(job, memory_, pairs_done_, stop_));
+            done(runner_.run(job, pairs_done_, stop_));
         });
     }
     uint64_t pairs_done() const override { return pairs_done_; }
@@ -124,7 +124,7 @@ class TestComputer final : public worker::Computer {
   private:
     net::Loop& loop_;
     Instant busy_until_{0};
-    worker::ComputeMemory memory_;
+    worker::JobRunner runner_{loop_};
     std::atomic<uint64_t> pairs_done_ = 0;
     std::atomic<bool> stop_ = false;
 };
