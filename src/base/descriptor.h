@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 
 #include <string>
+#include <utility>
 
 namespace linkcpp {
 
@@ -11,6 +12,9 @@ class Descriptor {
   public:
     /// As open(2), with O_CLOEXEC; what is created is for its owner only. Failed: ok() is false and errno says why.
     Descriptor(const std::string& path, int flags);
+    /// Owns what a call of the system gave, or nothing (-1).
+    explicit Descriptor(int fd) : fd_(fd) {}
+    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
     ~Descriptor();
     Descriptor(const Descriptor&) = delete;
     Descriptor& operator=(const Descriptor&) = delete;

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "cmd/bench/delay_proxy.h"
+#include "cmd/bench/echo.h"
 #include "cmd/bench/runner.h"
 #include "cmd/own_folder.h"
 
@@ -152,8 +153,9 @@ class DecodeBench {
     Status measure_steps(Runner& remote, const DelayProxy& proxy, DecodePoint& point) {
         const int n_steps = point.round_trip_ms > 0 ? std::max(4, plan_.n_steps / 2) : plan_.n_steps;
         const int n_rounds = point.round_trip_ms > 0 ? std::max(2, plan_.n_rounds / 2) : plan_.n_rounds;
-        std::vector<double> remote_tps, local_tps, ratio, extra, rested;
-        const uint64_t before = proxy.bytes_out() + proxy.bytes_in();
+        std::vector<double> remote_tps, local_tps, ratio, extra, rested, echoes;
+        const uint64_t out_before = proxy.bytes_out(), in_before = proxy.bytes_in();
+        std::unique_ptr<Echo> echo;
         for (int round = 0; round < n_rounds; ++round) {
             const auto here = local_->decode(n_steps, point.batch, 0, stop_);
             if (!here.ok()) return here.status();
@@ -167,13 +169,26 @@ class DecodeBench {
             const auto after_pause = local_->decode(n_steps, point.batch, point.round_trip_ms, stop_);
             if (!after_pause.ok()) return after_pause.status();
             rested.push_back(median(*after_pause) - median(*here));
+            if (echo == nullptr) {
+                const auto n = static_cast<uint64_t>(n_steps) * static_cast<uint64_t>(point.layers);
+                auto started = Echo::start((proxy.bytes_out() - out_before) / n, (proxy.bytes_in() - in_before) / n,
+                                           std::chrono::milliseconds(point.round_trip_ms));
+                if (!started.ok()) return started.status();
+                echo = std::move(*started);
+            }
+            for (int step = 0; step < n_steps; ++step) {
+                const auto took = echo->exchange();
+                if (!took.ok()) return took.status();
+                echoes.push_back(milliseconds(*took));
+            }
         }
         point.decode_tps = summarize(remote_tps);
         point.local_tps = summarize(local_tps);
         point.decode_ratio = summarize(ratio);
         point.extra_ms = median(extra);
         point.rested_ms = median(rested);
-        point.bytes_per_token = static_cast<double>(proxy.bytes_out() + proxy.bytes_in() - before) /
+        point.echo_ms = median(echoes);
+        point.bytes_per_token = static_cast<double>(proxy.bytes_out() - out_before + proxy.bytes_in() - in_before) /
                                 (static_cast<double>(n_steps) * n_rounds * point.batch);
         return {};
     }

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 namespace linkcpp::cmd::bench {
 
@@ -29,55 +28,64 @@ bool read_all(int descriptor, std::vector<uint8_t>& bytes) {
     return true;
 }
 
-/// Both ends of a TCP connection over loopback, or {-1, -1}.
-std::pair<int, int> connected_pair() {
-    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+sockaddr_in loopback(uint16_t port) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    auto* any = reinterpret_cast<sockaddr*>(&address);
-    int server = -1;
-    if (bind(listener, any, size) == 0 && listen(listener, 1) == 0 && getsockname(listener, any, &size) == 0 &&
-        connect(client, any, size) == 0)
-        server = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-    close(listener);
-    const int on = 1;
-    for (const int end : {client, server})
-        setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (server >= 0) return {client, server};
-    close(client);
-    return {-1, -1};
+    address.sin_port = htons(port);
+    return address;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Echo>> Echo::start(uint64_t bytes_out, uint64_t bytes_in) {
-    const auto [client, server] = connected_pair();
-    if (client < 0) return {Code::io, std::string("no connection over loopback: ") + std::strerror(errno)};
-    return std::unique_ptr<Echo>(new Echo(client, server, bytes_out, bytes_in));
+Result<std::unique_ptr<Echo>> Echo::start(uint64_t bytes_out, uint64_t bytes_in, Duration round_trip) {
+    const auto failed = [] { return Status(Code::io, std::string("no echo over loopback: ") + std::strerror(errno)); };
+    const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address = loopback(0);
+    socklen_t size = sizeof(address);
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    if (bind(listener.get(), any, size) != 0 || listen(listener.get(), 1) != 0 ||
+        getsockname(listener.get(), any, &size) != 0)
+        return failed();
+    std::unique_ptr<DelayProxy> relay;
+    if (round_trip > Duration::zero()) {
+        auto started = DelayProxy::start({"127.0.0.1", ntohs(address.sin_port)});
+        if (!started.ok()) return started.status();
+        relay = std::move(*started);
+        relay->set_round_trip(round_trip);
+        address = loopback(relay->address().port);
+    }
+    Descriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(client.get(), any, size) != 0) return failed();
+    Descriptor server(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!server.ok()) return failed();
+    const int on = 1;
+    for (const int end : {client.get(), server.get()})
+        setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return std::unique_ptr<Echo>(new Echo(std::move(relay), std::move(client), std::move(server), bytes_out, bytes_in));
 }
 
-Echo::Echo(int client, int server, uint64_t bytes_out, uint64_t bytes_in)
-    : client_(client), server_(server), out_(bytes_out), in_(bytes_in), thread_([this] {
+Echo::Echo(std::unique_ptr<DelayProxy> relay, Descriptor client, Descriptor server, uint64_t bytes_out,
+           uint64_t bytes_in)
+    : relay_(std::move(relay)), client_(std::move(client)), server_(std::move(server)), out_(bytes_out), in_(bytes_in),
+      thread_([this] {
           std::vector<uint8_t> request(out_.size());
           const std::vector<uint8_t> answer(in_.size());
-          while (read_all(server_, request) && write_all(server_, answer)) {
+          while (read_all(server_.get(), request) && write_all(server_.get(), answer)) {
           }
       }) {}
 
 Echo::~Echo() {
-    shutdown(client_, SHUT_RDWR);
+    shutdown(client_.get(), SHUT_RDWR);
+    shutdown(server_.get(), SHUT_RDWR);
     thread_.join();
-    close(client_);
-    close(server_);
 }
 
 Result<Duration> Echo::exchange() {
     const SteadyClock clock;
     const Instant begin = clock.now();
-    if (!write_all(client_, out_) || !read_all(client_, in_)) return {Code::io, "the echo's connection broke"};
+    if (!write_all(client_.get(), out_) || !read_all(client_.get(), in_))
+        return {Code::io, "the echo's connection broke"};
     return clock.now() - begin;
 }
 

@@ -36,6 +36,7 @@ ordered_json to_json(const DecodePoint& point) {
             {"prompt_ratio", bench::to_json(point.prompt_ratio)},
             {"extra_ms", point.extra_ms},
             {"rested_ms", point.rested_ms},
+            {"echo_ms", point.echo_ms},
             {"bytes_per_token", point.bytes_per_token},
             {"load_seconds", point.load_seconds},
             {"load_mb", point.load_mb}};
@@ -107,18 +108,20 @@ void print_tables(const Report& report) {
         print_worker(report.worker);
     }
     if (report.decode.empty()) return;
-    fmt::print(
-        "\nDecoding beside a local run (which loads in {:.1f} s); extra: a step beside the local one, rested: a local "
-        "step after a pause of a round trip beside one without\n",
-        report.local_load_seconds);
-    fmt::print("{:>8} {:>6} {:>6} {:>6} {:>14} {:>14} {:>12} {:>9} {:>9} {:>12} {:>10} {:>7} {:>9}\n", "engine",
-               "layers", "rtt ms", "batch", "decode tok/s", "local tok/s", "ratio", "extra ms", "rested ms",
+    fmt::print("\nDecoding beside a local run (which loads in {:.1f} s); extra: a step beside the local one, echo: a "
+               "layer's bytes through such a relay and nothing more, rested: a local step after a pause of a round "
+               "trip beside "
+               "one without\n",
+               report.local_load_seconds);
+    fmt::print("{:>8} {:>6} {:>6} {:>6} {:>14} {:>14} {:>12} {:>9} {:>9} {:>9} {:>12} {:>10} {:>7} {:>9}\n", "engine",
+               "layers", "rtt ms", "batch", "decode tok/s", "local tok/s", "ratio", "extra ms", "echo ms", "rested ms",
                "prompt ratio", "kB/token", "load s", "load MB");
     for (const DecodePoint& point : report.decode) {
-        fmt::print("{:>8} {:>6} {:>6} {:>6} {:>14} {:>14} {:>12} {:>9.2f} {:>9} {:>12} {:>10} {:>7.1f} {:>9}\n",
+        fmt::print("{:>8} {:>6} {:>6} {:>6} {:>14} {:>14} {:>12} {:>9.2f} {:>9} {:>9} {:>12} {:>10} {:>7.1f} {:>9}\n",
                    point.engine, point.layers, point.round_trip_ms, point.batch,
                    with_spread(point.decode_tps, "{:.1f}"), with_spread(point.local_tps, "{:.1f}"),
                    with_spread(point.decode_ratio, "{:.3f}"), point.extra_ms,
+                   point.round_trip_ms > 0 ? fmt::format("{:.2f}", point.echo_ms) : "-",
                    point.round_trip_ms > 0 ? fmt::format("{:.2f}", point.rested_ms) : "-",
                    point.prompt_ratio.median > 0 ? with_spread(point.prompt_ratio, "{:.3f}") : "-",
                    counted(point.bytes_per_token / 1e3), point.load_seconds, counted(point.load_mb));

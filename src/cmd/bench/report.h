@@ -38,6 +38,7 @@ struct DecodePoint {
     Sample prompt_tps, prompt_ratio;  ///< 0 where no prompt was measured
     double extra_ms = 0;              ///< of a step, beside the local run
     double rested_ms = 0;             ///< of a local step after a pause as long as the round trip, beside one without
+    double echo_ms = 0;               ///< one layer's bytes to and fro through a relay like this one, nothing computed
     double bytes_per_token = 0;       ///< both directions, all remote layers
     double load_seconds = 0, load_mb = 0;  ///< until it can decode, and what was sent for that
 };
