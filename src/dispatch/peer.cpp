@@ -48,7 +48,7 @@ void Peer::connected(std::unique_ptr<net::Link> link) {
     link_ = std::move(link);
     session_ = std::make_unique<wire::Session>(wire::Side::backbone, settings_.max_payload);
     last_heard_ = network_.loop().now();
-    sent_total_ = acknowledged_ = request_end_ = 0;
+    sent_total_ = acknowledged_ = request_end_ = owed_credit_ = 0;
     link_->on_drained = [this] { flush_waiting(); };
     link_->on_bytes = [this](ByteSpan bytes) {
         last_heard_ = network_.loop().now();

@@ -126,6 +126,7 @@ class Peer final : private wire::SessionHandler {
     void transmit(PeerRequest request, std::function<void(Result<std::vector<float>>)> canary);
     void flush_waiting();
     void send_frame(Bytes frame);
+    void give_credit();
     void note_round_trip(const Pending& pending);
     void note_acknowledged(Instant now);
     void note_progress(Instant now);
@@ -164,7 +165,8 @@ class Peer final : private wire::SessionHandler {
     std::unique_ptr<wire::Session> session_;
     wire::Welcome welcome_;
     wire::CreditWindow credit_;
-    uint64_t connection_ = 0;  // counts connections, so that late callbacks know theirs is gone
+    uint64_t owed_credit_ = 0;  // of results, not given back yet
+    uint64_t connection_ = 0;   // counts connections, so that late callbacks know theirs is gone
     Duration backoff_;
     net::Loop::TimerId timer_ = 0;
     std::minstd_rand jitter_;

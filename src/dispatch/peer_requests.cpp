@@ -44,6 +44,14 @@ void Peer::transmit(PeerRequest request, std::function<void(Result<std::vector<f
 }
 
 void Peer::send_frame(Bytes frame) {
+    give_credit();
+    sent_total_ += frame.size();
+    link_->send(std::move(frame));
+}
+
+void Peer::give_credit() {
+    if (owed_credit_ == 0) return;
+    Bytes frame = wire::encode(wire::Credit{std::exchange(owed_credit_, 0)});
     sent_total_ += frame.size();
     link_->send(std::move(frame));
 }
@@ -117,9 +125,13 @@ uint32_t Peer::program_number(const PeerRequest& request) {
 
 void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& tile) {
     if (link_ == nullptr) return;  // lost by an earlier frame of the same read
-    // What the frame took is given back, whether it is still wanted or not.
-    send_frame(wire::encode(wire::Credit{session_->payload_bytes()}));
     const auto found = pending_.find(header.request);
+    // What the frame took is given back, whether it is still wanted or not. While nothing more is to come nobody waits for
+    // it, so it goes with the next request: a frame of its own would wake the worker for nothing.
+    owed_credit_ += session_->payload_bytes();
+    const bool nothing_to_come =
+        found != pending_.end() && pending_.size() == 1 && (header.flags & wire::flag_last_tile) != 0;
+    if (!nothing_to_come || owed_credit_ > settings_.result_credit / 4) give_credit();
     if (found == pending_.end()) {  // late: its rows went elsewhere
         // Behind a request that is still on its way our answers wait, and that is not its fault.
         if (std::min<uint64_t>(link_->unsent(), sent_total_ - request_end_) > max_unread)

@@ -110,6 +110,7 @@ class FakeWorker {
     uint32_t max_payload = 64 << 20;
     std::string numeric_class = "test";
     size_t requests = 0, pairs = 0, largest_backlog = 0;
+    std::vector<uint64_t> credit_back;  ///< of each CREDIT
     std::vector<wire::Output> outputs;
     std::vector<std::set<uint32_t>> experts;  // of each request
 
@@ -130,6 +131,7 @@ class FakeWorker {
             link->send(session.welcome_for(hello, welcome));
             worker->breaks(Point::after_welcome);
         }
+        void on_credit(const wire::Credit& given) override { worker->credit_back.push_back(given.bytes); }
         void on_ping(const wire::Ping& ping) override {
             const uint64_t done = worker->faults.lying_pong ? ++worker->pongs : 0;
             const uint32_t queued = worker->faults.lying_pong ? UINT32_MAX : 0;

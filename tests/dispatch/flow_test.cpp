@@ -2,6 +2,7 @@
 
 #include "dispatch/rig.h"
 
+#include <numeric>
 #include <set>
 
 namespace linkcpp::test {
@@ -132,6 +133,45 @@ TEST_F(Flow, AWorkerThatDoesNotReadCannotMakeMemoryGrow) {
     EXPECT_GT(most_unsent, 0u);
     EXPECT_LT(most_unsent, settings.max_unsent + 2 * request) << "of " << 200 * request;
     EXPECT_TRUE(network.sim().run_until([&] { return n_done == 200; }, 60s)) << "and nobody waits for ever";
+}
+
+/// A frame of its own would wake a worker that has nothing to do with it.
+TEST_F(Flow, CreditForTheLastResultGoesWithTheNextRequest) {
+    worker(0, n_expert);
+    const Work work(8);
+    ASSERT_TRUE(run(work).ok());
+    network.sim().run_for(1s);
+    EXPECT_TRUE(workers[0]->credit_back.empty());
+    ASSERT_TRUE(run(work).ok());
+    const uint64_t result_bytes = wire::result_payload_bytes(n_out, 8);
+    EXPECT_EQ(workers[0]->credit_back, std::vector<uint64_t>{result_bytes});
+}
+
+TEST_F(Flow, CreditComesAtOnceWhileMoreResultsAreToCome) {
+    worker(0, n_expert).compute_time = 10ms;
+    const Work work(150);  // three tiles
+    ASSERT_TRUE(run(work).ok());
+    network.sim().run_for(1s);
+    EXPECT_EQ(workers[0]->credit_back.size(), 2u) << "the last tile's waits";
+    size_t n_done = 0;
+    for (int i = 0; i < 4; ++i)
+        dispatcher->start(work.job, [&](const Status&, const JobResult&) { ++n_done; });
+    ASSERT_TRUE(network.sim().run_until([&] { return n_done == 4; }, 10s));
+    network.sim().run_for(1s);
+    const auto& given = workers[0]->credit_back;
+    const uint64_t three_tiles = 2 * wire::result_payload_bytes(n_out, 64) + wire::result_payload_bytes(n_out, 22);
+    EXPECT_EQ(std::accumulate(given.begin(), given.end(), uint64_t{0}),
+              5 * three_tiles - wire::result_payload_bytes(n_out, 22))
+        << "all but the last tile's";
+}
+
+TEST_F(Flow, ALargePartOfTheWindowIsNeverHeldBack) {
+    worker(0, n_expert);
+    const uint64_t result_bytes = wire::result_payload_bytes(n_out, 8);
+    settings.result_credit = 3 * result_bytes;
+    ASSERT_TRUE(run(Work(8)).ok());
+    network.sim().run_for(1s);
+    EXPECT_EQ(workers[0]->credit_back, std::vector<uint64_t>{result_bytes});
 }
 
 }  // namespace
