@@ -25,6 +25,7 @@ bootstrap_finds() {
   cat >"$work/db/status"
   rm -f "$work/apt"
   PATH=$work/bin:$PATH "$source/scripts/bootstrap" >"$work/log" 2>&1 || fail "$1: exit code $?"
+  # No such file, or no package but npm: nothing would be installed, which is an answer.
   local told
   told=$(sed -nE '/ install /s/.*--no-install-recommends //p' "$work/apt" 2>/dev/null | tr ' ' '\n' | grep -vx npm | sort | xargs) || true
   [ "$told" = "$(sort <<<"$2" | xargs)" ] || fail "$1: '$told' would be installed, not '$2'"
