@@ -30,8 +30,9 @@ uint32_t clamped_us(Duration duration) { return static_cast<uint32_t>(std::clamp
 
 Client::Client(Server& server, uint64_t id, std::unique_ptr<net::Link> link)
     : server_(server), id_(id), link_(std::move(link)), session_(wire::Side::worker, server.caps_.max_payload),
-      check_(server.slices_, server.caps_), heard_(server.network_.loop().now()), bytes_moved_(heard_),
-      tiles_moved_(heard_), connected_(heard_), paused_at_(heard_) {
+      check_(server.slices_, server.caps_, server.settings_.max_peer_bytes * 3 / 8),
+      heard_(server.network_.loop().now()), bytes_moved_(heard_), tiles_moved_(heard_), connected_(heard_),
+      paused_at_(heard_) {
     link_->on_bytes = [this](ByteSpan bytes) { on_bytes(bytes); };
     link_->on_drained = [this] { on_drained(); };
     link_->on_closed = [this](const Status& status) {

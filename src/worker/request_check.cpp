@@ -15,8 +15,6 @@ using wire::RefuseCode;
 constexpr uint64_t max_tokens = 4096;
 /// Of programs in one session: some thousand small ones, which no model needs.
 constexpr uint64_t max_program_memory = 1u << 20;
-/// A request is computed in one go while its values take no more, or no more than in parts.
-constexpr uint64_t max_bytes_at_once = 96u << 20;
 
 /// Why a program does not fit, as the other end should take it: a bug of its own, or something this worker lacks.
 RefuseCode code_for(const Status& status) {
@@ -132,10 +130,11 @@ std::optional<Refuse> RequestCheck::check_compute(const wire::FrameHeader& heade
     const uint64_t n_pairs = compute.expert.size();
     const uint64_t n_in_part = std::min(n_pairs, part_pairs + *std::max_element(n_pairs_of.begin(), n_pairs_of.end()));
     accepted.scratch_bytes = n_in_part * static_cast<uint64_t>(shape.n_in + shape.n_live) * sizeof(float);
-    if (compute.output == wire::Output::sums && n_pairs > part_pairs)
+    if (n_pairs <= part_pairs) return std::nullopt;
+    if (compute.output == wire::Output::sums)
         accepted.rows_bytes = n_pairs * static_cast<uint64_t>(shape.n_out) * sizeof(float);
     const uint64_t at_once = moe::bytes_to_compute(shape, compute.x_row, compute.expert, compute.n_x, n_expert);
-    accepted.at_once = at_once <= std::max(accepted.scratch_bytes + accepted.rows_bytes, max_bytes_at_once);
+    accepted.at_once = at_once <= std::max(accepted.scratch_bytes + accepted.rows_bytes, max_bytes_at_once_);
     if (accepted.at_once && at_once > accepted.rows_bytes)
         accepted.scratch_bytes = std::max(accepted.scratch_bytes, at_once - accepted.rows_bytes);
     return std::nullopt;

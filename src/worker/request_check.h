@@ -37,8 +37,10 @@ struct Accepted {
 
 class RequestCheck {
   public:
-    /// `slices` outlives this object.
-    RequestCheck(const std::vector<ServedSlice>& slices, Caps caps) : slices_(slices), caps_(caps) {}
+    /// `slices` outlives this object. `max_bytes_at_once`: a request is computed in one go while its values take no more, or
+    /// no more than in parts.
+    RequestCheck(const std::vector<ServedSlice>& slices, Caps caps, uint64_t max_bytes_at_once)
+        : slices_(slices), caps_(caps), max_bytes_at_once_(max_bytes_at_once) {}
 
     /// Decodes and remembers a program. A refusal says why not; then the number means nothing any more.
     std::optional<wire::Refuse> add_program(const wire::FrameHeader& header, const wire::ProgramFrame& frame);
@@ -60,6 +62,7 @@ class RequestCheck {
 
     const std::vector<ServedSlice>& slices_;
     Caps caps_;
+    uint64_t max_bytes_at_once_;
     std::map<std::pair<wire::SliceId, uint32_t>, Entry> programs_;
     uint64_t held_bytes_ = 0;
 };

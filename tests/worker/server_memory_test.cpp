@@ -126,6 +126,17 @@ TEST_F(ServerTest, a_program_that_hoards_values_is_refused_for_its_memory) {
     expect_alive(*backbone);
 }
 
+/// All at once it would take 320 kB, in parts 100.
+TEST_F(ServerTest, a_request_too_large_to_be_computed_at_once_is_computed_in_parts) {
+    start({.max_result_bytes = 200'000, .max_peer_bytes = 200'000});
+    auto backbone = connect();
+    backbone->link->send(wire::encode(header(1), rows(8000)));
+    run(1s);
+    EXPECT_FALSE(backbone->answers[1].refused.has_value());
+    ASSERT_TRUE(backbone->answers[1].complete);
+    EXPECT_EQ(backbone->answers[1].rows, expected_rows(8000, 2));
+}
+
 TEST_F(ServerTest, programs_of_one_session_are_bounded_in_memory) {
     start();
     auto backbone = connect();
