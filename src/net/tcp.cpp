@@ -29,7 +29,9 @@ class TcpLoop final : public Loop {
         threads_.happened();
     }
     bool run_until(const std::function<bool()>& done) override { return threads_.run_until(done); }
-    void run_after(Task task) override { shared_.turns.put_off(std::move(task)); }
+    void run_after(Task task) override {
+        shared_.turns.put_off([this, task = std::move(task)] { threads_.run_long(task); });
+    }
 
     TimerId after(Duration delay, Task task) override {
         const TimerId id = ++last_timer_;
