@@ -26,9 +26,9 @@ struct Canary {
 struct AuditRequest {
     uint32_t layer = 0;
     std::shared_ptr<const ProgramCode> program;
-    wire::Compute compute;    ///< experts counted in the whole layer
-    std::vector<float> rows;  ///< what the worker answered: [n_out, n_rows_out]
-    double tolerance = 0;     ///< of the worker's numeric class, see compare.h
+    wire::Compute compute;  ///< experts counted in the whole layer
+    Floats rows;            ///< what the worker answered: [n_out, n_rows_out]
+    double tolerance = 0;   ///< of the worker's numeric class, see compare.h
 };
 
 class PeerCheck {

@@ -189,21 +189,22 @@ void Dispatcher::send_part(uint64_t id, Running& running, uint32_t peer, uint32_
     part.slice = slice_of({peer, offer});
     hedges_.earn();
     const uint64_t request = next_id_;  // known before it is sent: it may fail at once
-    wire::Compute compute = std::move(part.plan.compute);
+    wire::ComputeFrame frame = frame_of(running.job, part.plan);
+    part.plan.compute = {};
     parts_.emplace(request, std::move(part));
-    send_compute(running, {peer, offer}, std::move(compute));
+    send_frame(running, {peer, offer}, std::move(frame));
     watch(request);
 }
 
 /// Sends a request whose id is next_id_.
-void Dispatcher::send_compute(const Running& running, Place place, wire::Compute compute) {
+void Dispatcher::send_frame(const Running& running, Place place, wire::ComputeFrame frame) {
     PeerRequest request;
     request.id = next_id_++;
     request.attempt = running.attempt;
     request.layer = running.job.layer;
     request.offer = place.offer;
     request.program = running.job.program;
-    request.compute = std::move(compute);
+    request.frame = std::move(frame);
     peers_[place.peer]->send(std::move(request));
 }
 
@@ -212,7 +213,7 @@ std::map<uint64_t, Dispatcher::Part>::iterator Dispatcher::drop(std::map<uint64_
     return parts_.erase(part);
 }
 
-void Dispatcher::request_done(Peer&, uint64_t id, std::vector<float> rows) {
+void Dispatcher::request_done(Peer&, uint64_t id, Floats& rows) {
     if (checks_.contains(id)) return check_by_replica(id, {}, rows);
     const auto found = parts_.find(id);
     if (found == parts_.end()) return;

@@ -91,7 +91,7 @@ class Dispatcher final : private PeerObserver {
         uint64_t connection = 0;
         uint32_t layer = 0, n_out = 0;
         RequestPlan plan;
-        std::vector<float> rows;
+        Floats rows;
         std::optional<uint32_t> replica;  // that computes it; else it is done here
         SliceRange slice;                 // that computed it
     };
@@ -131,7 +131,7 @@ class Dispatcher final : private PeerObserver {
     std::map<uint64_t, Part>::iterator drop(std::map<uint64_t, Part>::iterator part);
     void use(uint64_t job, const RequestPlan& plan, std::span<const float> rows);
     void ask_again(uint64_t job, const std::vector<uint32_t>& pairs, uint32_t peer, const Status& why);
-    void send_compute(const Running& running, Place place, wire::Compute compute);
+    void send_frame(const Running& running, Place place, wire::ComputeFrame frame);
 
     // dispatcher_workers.cpp
     void add_worker(net::Address address);
@@ -161,7 +161,7 @@ class Dispatcher final : private PeerObserver {
     void tick();
 
     void peer_changed(Peer& peer) override;
-    void request_done(Peer& peer, uint64_t id, std::vector<float> rows) override;
+    void request_done(Peer& peer, uint64_t id, Floats& rows) override;
     void request_failed(Peer& peer, uint64_t id, const Status& status) override;
 
     net::Network& network_;

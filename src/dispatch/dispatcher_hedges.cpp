@@ -70,9 +70,10 @@ void Dispatcher::hedge(uint64_t id) {
     twin.twin = id;
     twin.slice = slice_of(*place);
     found->second.twin = next_id_;
-    wire::Compute compute = std::move(twin.plan.compute);
+    wire::ComputeFrame frame = frame_of(job->second.job, twin.plan);
+    twin.plan.compute = {};
     parts_.emplace(next_id_, std::move(twin));
-    send_compute(job->second, *place, std::move(compute));
+    send_frame(job->second, *place, std::move(frame));
 }
 
 /// The loser of two is not waited for; its answer will be late and dropped.

@@ -16,7 +16,8 @@ class LatencyWindow {
 
   private:
     static constexpr size_t capacity = 256;
-    std::vector<Duration> durations_;
+    std::vector<Duration> durations_;  ///< a ring, from next_ on once it is full
+    std::vector<Duration> sorted_;     ///< the same: quantiles are asked for more often than durations come
     size_t next_ = 0;
 };
 

@@ -171,13 +171,15 @@ void Peer::next_canary() {
     request.layer = canary.layer;
     request.offer = static_cast<uint32_t>(offer - welcome_.slices.begin());
     request.program = std::make_shared<ProgramCode>(canary.program);
-    request.compute.n_in = canary.program.n_in;
-    request.compute.n_x = request.compute.n_rows_out = static_cast<uint32_t>(canary.expert.size());
-    request.compute.expert = canary.expert;
-    request.compute.x = std::move(canary.x);
-    for (uint32_t p = 0; p < request.compute.n_x; ++p)
-        request.compute.x_row.push_back(p);
-    transmit(std::move(request), [this](Result<std::vector<float>> rows) {
+    wire::Compute compute;
+    compute.n_in = canary.program.n_in;
+    compute.n_x = compute.n_rows_out = static_cast<uint32_t>(canary.expert.size());
+    compute.expert = canary.expert;
+    for (uint32_t p = 0; p < compute.n_x; ++p)
+        compute.x_row.push_back(p);
+    request.frame = wire::ComputeFrame(compute);
+    request.frame.add_rows(canary.x);
+    transmit(std::move(request), [this](Result<Floats> rows) {
         if (!rows.ok()) return lose(rows.status().in("its test computation failed"), true);
         const Status verdict = canaries_.front().judge(*rows);
         canaries_.pop_front();

@@ -26,7 +26,7 @@ struct PeerRequest {
     uint32_t layer = 0;
     uint32_t offer = 0;  ///< index into Peer::offers()
     std::shared_ptr<const ProgramCode> program;
-    wire::Compute compute;
+    wire::ComputeFrame frame;
 };
 
 class PeerObserver {
@@ -34,8 +34,8 @@ class PeerObserver {
     virtual ~PeerObserver() = default;
     /// The peer became ready, was refused, or an attempt to reach it failed.
     virtual void peer_changed(Peer& peer) = 0;
-    /// All rows are there: [n_out, n_rows_out], finite.
-    virtual void request_done(Peer& peer, uint64_t id, std::vector<float> rows) = 0;
+    /// All rows are there: [n_out, n_rows_out], finite. They may be moved from.
+    virtual void request_done(Peer& peer, uint64_t id, Floats& rows) = 0;
     /// The request will not be answered. The peer may be usable still (ready()).
     virtual void request_failed(Peer& peer, uint64_t id, const Status& status) = 0;
 };
@@ -105,13 +105,13 @@ class Peer final : private wire::SessionHandler {
 
   private:
     struct Pending {
-        PeerRequest request;  // without the payload, which is sent
+        PeerRequest request;  // without the frame, which is sent
         uint32_t n_pairs = 0, n_rows_out = 0, n_rows_in = 0;
-        std::vector<float> rows;
+        Floats rows;
         uint64_t bytes = 0;     // of the request and its answer
         uint64_t sent_end = 0;  // of everything sent on this connection, what ends with this request
         Instant sent{}, progress{};
-        std::function<void(Result<std::vector<float>>)> canary;  // set for canaries
+        std::function<void(Result<Floats>)> canary;  // set for canaries
     };
 
     void connect();
@@ -123,7 +123,7 @@ class Peer final : private wire::SessionHandler {
     void become_ready();
     void run_canaries(std::vector<Canary> canaries);
     void next_canary();
-    void transmit(PeerRequest request, std::function<void(Result<std::vector<float>>)> canary);
+    void transmit(PeerRequest request, std::function<void(Result<Floats>)> canary);
     void flush_waiting();
     void send_frame(Bytes frame);
     void give_credit();
@@ -173,8 +173,9 @@ class Peer final : private wire::SessionHandler {
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 
     std::map<uint64_t, Pending> pending_;
-    std::deque<std::pair<PeerRequest, std::function<void(Result<std::vector<float>>)>>> waiting_;  // for credit
-    std::map<std::tuple<uint32_t, uint32_t, std::string>, uint32_t> programs_;  // (offer, layer, code) -> number
+    Floats spare_rows_;
+    std::deque<std::pair<PeerRequest, std::function<void(Result<Floats>)>>> waiting_;  // for credit
+    std::map<std::tuple<uint32_t, uint32_t, std::string>, uint32_t> programs_;         // (offer, layer, code) -> number
     std::deque<Canary> canaries_;
     uint64_t canary_id_ = UINT64_MAX;  // counts down; the owner's ids count up
     Instant last_heard_{}, last_ping_{};

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <cstring>
 #include <fmt/format.h>
 
 namespace linkcpp::dispatch {
@@ -14,6 +14,8 @@ namespace {
 
 /// Small answers of ours that pile up at a worker that does not read.
 constexpr size_t max_unread = 1 << 20;
+/// Rows of a finished request whose memory the next one gets: fresh pages are slow.
+constexpr size_t max_spare = 16 << 20;
 
 }  // namespace
 
@@ -37,7 +39,7 @@ void Peer::note_round_trip(const Pending& pending) {
     by_size_[std::bit_width(pending.n_pairs)].add(took);
 }
 
-void Peer::transmit(PeerRequest request, std::function<void(Result<std::vector<float>>)> canary) {
+void Peer::transmit(PeerRequest request, std::function<void(Result<Floats>)> canary) {
     if (waiting_.empty()) waiting_since_ = network_.loop().now();
     waiting_.emplace_back(std::move(request), std::move(canary));
     flush_waiting();
@@ -60,9 +62,7 @@ void Peer::flush_waiting() {
     // A worker that does not read gets nothing more: what waits here is what jobs wait for, and ends with them.
     while (!waiting_.empty() && link_ != nullptr && link_->unsent() <= settings_.max_unsent) {
         PeerRequest& request = waiting_.front().first;
-        const wire::Compute& compute = request.compute;
-        const uint64_t bytes = wire::compute_payload_bytes(compute.output, compute.n_x, compute.n_in,
-                                                           compute.expert.size(), !compute.weight.empty());
+        const uint64_t bytes = request.frame.payload_bytes();
         if (bytes > session_->peer_max_payload()) {
             auto [failed, canary] = std::move(waiting_.front());
             waiting_.pop_front();
@@ -75,25 +75,24 @@ void Peer::flush_waiting() {
             continue;
         }
         if (!credit_.spend(bytes)) return;
-        request.compute.program = program_number(request);
+        const uint32_t program = program_number(request);
         wire::FrameHeader header;
         header.version = welcome_.version;
         header.request = request.id;
         header.attempt = request.attempt;
         header.slice = welcome_.slices[request.offer].slice;
         header.layer = request.layer;
-        Bytes frame = wire::encode(header, request.compute);
+        Pending pending;
+        pending.n_pairs = request.frame.n_pairs();
+        pending.n_rows_out = request.frame.n_rows_out();
+        Bytes frame = std::move(request.frame).seal(header, program);
         stats_.bytes_out += frame.size();
         stats_.requests += 1;
-
-        Pending pending;
-        pending.n_pairs = static_cast<uint32_t>(request.compute.expert.size());
-        pending.n_rows_out = request.compute.n_rows_out;
+        pending.rows = std::move(spare_rows_);
         pending.rows.resize(static_cast<size_t>(pending.n_rows_out) * request.program->n_out);
         pending.bytes = frame.size() + pending.rows.size() * sizeof(float);
         pending.sent_end = sent_total_ + frame.size();
         pending.sent = pending.progress = network_.loop().now();
-        request.compute = {};
         pending.request = std::move(request);
         pending.canary = std::move(waiting_.front().second);
         waiting_.pop_front();
@@ -153,12 +152,12 @@ void Peer::on_result(const wire::FrameHeader& header, const wire::ResultTile& ti
                          tile.n_out, n_out)},
             true);
     }
-    float* rows = pending.rows.data() + static_cast<size_t>(pending.n_rows_in) * n_out;
-    std::memcpy(rows, tile.rows.data(), tile.rows.size());
-    for (size_t i = 0; i < static_cast<size_t>(header.rows) * n_out; ++i) {
-        if (!std::isfinite(rows[i]))
-            return lose({Code::corrupt, fmt::format("its answer for layer {} is not finite", request.layer)}, true);
-    }
+    const std::span<float> rows =
+        std::span(pending.rows)
+            .subspan(static_cast<size_t>(pending.n_rows_in) * n_out, static_cast<size_t>(header.rows) * n_out);
+    std::memcpy(rows.data(), tile.rows.data(), tile.rows.size());
+    if (!all_finite(rows))
+        return lose({Code::corrupt, fmt::format("its answer for layer {} is not finite", request.layer)}, true);
     pending.n_rows_in += header.rows;
     note_progress(network_.loop().now());
     if (!last) return;
@@ -176,7 +175,8 @@ void Peer::finish(uint64_t id, Pending complete) {
         return complete.canary(std::move(complete.rows));
     }
     note_round_trip(complete);
-    observer_.request_done(*this, id, std::move(complete.rows));
+    observer_.request_done(*this, id, complete.rows);
+    if (complete.rows.capacity() * sizeof(float) <= max_spare) spare_rows_ = std::move(complete.rows);
 }
 
 void Peer::on_refuse(const wire::FrameHeader& header, const wire::Refuse& refuse) {

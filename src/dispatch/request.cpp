@@ -20,22 +20,21 @@ void add_group(const ExpertJob& job, std::span<const uint32_t> pairs, bool summe
     }
 }
 
-/// Gives every pair its activation row, copying each row that is needed once.
+/// Gives every pair its activation row; each row that is needed comes once.
 void add_activations(const ExpertJob& job, RequestPlan& plan) {
-    const uint32_t n_in = job.program->n_in;
-    plan.compute.x.reserve(std::min<size_t>(plan.pairs.size(), job.x_per_pair ? job.n_pairs() : job.n_tokens) * n_in);
-    uint32_t last_row = UINT32_MAX;
+    plan.compute.x_row.reserve(plan.pairs.size());
     for (uint32_t pair : plan.pairs) {
         const uint32_t row = job.x_per_pair ? pair : pair / job.n_used;
-        if (row != last_row) {
-            const float* x = job.x.data() + static_cast<size_t>(row) * n_in;
-            plan.compute.x.insert(plan.compute.x.end(), x, x + n_in);
-            ++plan.compute.n_x;
-            last_row = row;
-        }
-        plan.compute.x_row.push_back(plan.compute.n_x - 1);
+        if (plan.x_rows.empty() || row != plan.x_rows.back()) plan.x_rows.push_back(row);
+        plan.compute.x_row.push_back(static_cast<uint32_t>(plan.x_rows.size()) - 1);
     }
-    plan.compute.n_in = n_in;
+    plan.compute.n_x = static_cast<uint32_t>(plan.x_rows.size());
+    plan.compute.n_in = job.program->n_in;
+}
+
+std::span<const float> activation(const ExpertJob& job, uint32_t row) {
+    const uint32_t n_in = job.program->n_in;
+    return job.x.subspan(static_cast<size_t>(row) * n_in, n_in);
 }
 
 }  // namespace
@@ -43,6 +42,8 @@ void add_activations(const ExpertJob& job, RequestPlan& plan) {
 RequestPlan plan_request(const ExpertJob& job, std::vector<uint32_t> pairs, uint32_t expert_begin, SplitMode mode) {
     RequestPlan plan;
     plan.pairs = std::move(pairs);
+    plan.compute.group.reserve(plan.pairs.size());
+    plan.compute.weight.reserve(plan.pairs.size());
     bool any_sum = false;
     for (size_t begin = 0; begin < plan.pairs.size();) {
         const uint32_t token = plan.pairs[begin] / job.n_used;
@@ -64,10 +65,26 @@ RequestPlan plan_request(const ExpertJob& job, std::vector<uint32_t> pairs, uint
     if (!any_sum) plan.compute.group.clear();
     if (!any_sum || !job.program->weighted) plan.compute.weight.clear();
     plan.compute.n_rows_out = static_cast<uint32_t>(plan.target.size());
+    plan.compute.expert.reserve(plan.pairs.size());
     for (uint32_t pair : plan.pairs)
         plan.compute.expert.push_back(static_cast<uint32_t>(job.expert[pair]) - expert_begin);
     add_activations(job, plan);
     return plan;
+}
+
+wire::ComputeFrame frame_of(const ExpertJob& job, const RequestPlan& plan) {
+    wire::ComputeFrame frame(plan.compute);
+    for (uint32_t row : plan.x_rows)
+        frame.add_rows(activation(job, row));
+    return frame;
+}
+
+wire::Compute whole(const ExpertJob& job, RequestPlan plan) {
+    for (uint32_t row : plan.x_rows) {
+        const auto x = activation(job, row);
+        plan.compute.x.insert(plan.compute.x.end(), x.begin(), x.end());
+    }
+    return std::move(plan.compute);
 }
 
 std::vector<std::vector<uint32_t>> cut_share(const ExpertJob& job, std::vector<uint32_t> pairs, uint64_t max_bytes) {

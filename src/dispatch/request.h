@@ -13,8 +13,9 @@ enum class SplitMode {
 };
 
 struct RequestPlan {
-    wire::Compute compute;        ///< `program` is not set yet
-    std::vector<uint32_t> pairs;  ///< the job's pairs in it
+    wire::Compute compute;         ///< without `program` and x
+    std::vector<uint32_t> x_rows;  ///< [compute.n_x] the job's activation rows in it
+    std::vector<uint32_t> pairs;   ///< the job's pairs in it
     /// For each output row: the pair of the job whose row it fills, and what it is.
     std::vector<uint32_t> target;
     std::vector<RowState> kind;
@@ -23,6 +24,10 @@ struct RequestPlan {
 
 /// `pairs`: the pairs of `job` that this worker computes, ascending. `expert_begin`: of the worker's slice.
 RequestPlan plan_request(const ExpertJob& job, std::vector<uint32_t> pairs, uint32_t expert_begin, SplitMode mode);
+
+/// The plan's request with its activations, as it is sent or to be computed here.
+wire::ComputeFrame frame_of(const ExpertJob& job, const RequestPlan& plan);
+wire::Compute whole(const ExpertJob& job, RequestPlan plan);
 
 /// The most pairs in one request: a prompt of 4096 tokens with 8 experts each. docs/PROTOCOL.md, "Limits".
 constexpr size_t max_request_pairs = 32768;

@@ -75,6 +75,27 @@ struct Compute {
     bool operator==(const Compute&) const = default;
 };
 
+/// A COMPUTE frame that is put together where it is sent from, so that activations are copied once.
+class ComputeFrame {
+  public:
+    ComputeFrame() = default;
+    /// Takes everything of `compute` but `program` and x, and makes room for its n_x activation rows.
+    explicit ComputeFrame(const Compute& compute);
+    /// The next activation rows. x: [n_in, any number].
+    void add_rows(std::span<const float> x);
+
+    uint32_t n_pairs() const { return n_pairs_; }
+    uint32_t n_rows_out() const { return n_rows_out_; }
+    uint64_t payload_bytes() const { return payload_bytes_; }  ///< with all rows
+    /// The frame, once all rows are there; as encode() does it.
+    Bytes seal(FrameHeader header, uint32_t program) &&;
+
+  private:
+    ByteWriter out_;
+    uint32_t n_pairs_ = 0, n_rows_out_ = 0;
+    uint64_t payload_bytes_ = 0;
+};
+
 struct ResultTile {
     uint32_t queue_us = 0, compute_us = 0;  ///< spent at the worker, for statistics
     uint32_t n_out = 0;                     ///< width of a row

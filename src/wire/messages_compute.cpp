@@ -67,35 +67,46 @@ uint64_t result_payload_bytes(uint64_t n_out, uint64_t n_rows) {
     return saturating_add(result_fixed_bytes, saturating_mul(saturating_mul(n_out, n_rows), sizeof(float)));
 }
 
-Bytes encode(FrameHeader header, const Compute& compute) {
-    const size_t n_pairs = compute.x_row.size();
+ComputeFrame::ComputeFrame(const Compute& compute)
+    : n_pairs_(static_cast<uint32_t>(compute.x_row.size())), n_rows_out_(compute.n_rows_out) {
     const bool sums = compute.output == Output::sums;
     const bool weighted = sums && !compute.weight.empty();
-    assert(compute.expert.size() == n_pairs && compute.x.size() == size_t{compute.n_x} * compute.n_in);
-    assert(!sums || compute.group.size() == n_pairs);
-    assert(!weighted || compute.weight.size() == n_pairs);
-    ByteWriter out;
-    out.bytes().reserve(header_bytes +
-                        compute_payload_bytes(compute.output, compute.n_x, compute.n_in, n_pairs, weighted));
-    out.zeros(header_bytes);
-    out.u32(compute.program);
-    out.u8(static_cast<uint8_t>(compute.output));
-    out.u8(weighted ? compute_weighted : 0);
-    out.u16(0);
-    out.u32(compute.n_x);
-    out.u32(compute.n_in);
-    out.u32(static_cast<uint32_t>(n_pairs));
-    out.u32(compute.n_rows_out);
-    out.raw(as_bytes(std::span(compute.x_row)));
-    out.raw(as_bytes(std::span(compute.expert)));
-    if (sums) out.raw(as_bytes(std::span(compute.group)));
-    if (weighted) out.raw(as_bytes(std::span(compute.weight)));
-    out.raw(as_bytes(std::span(compute.x)));
+    assert(compute.expert.size() == n_pairs_);
+    assert(!sums || compute.group.size() == n_pairs_);
+    assert(!weighted || compute.weight.size() == n_pairs_);
+    payload_bytes_ = compute_payload_bytes(compute.output, compute.n_x, compute.n_in, n_pairs_, weighted);
+    out_.bytes().reserve(header_bytes + payload_bytes_);
+    out_.zeros(header_bytes);
+    out_.u32(0);  // the program's number, which seal() knows
+    out_.u8(static_cast<uint8_t>(compute.output));
+    out_.u8(weighted ? compute_weighted : 0);
+    out_.u16(0);
+    out_.u32(compute.n_x);
+    out_.u32(compute.n_in);
+    out_.u32(n_pairs_);
+    out_.u32(n_rows_out_);
+    out_.raw(as_bytes(std::span(compute.x_row)));
+    out_.raw(as_bytes(std::span(compute.expert)));
+    if (sums) out_.raw(as_bytes(std::span(compute.group)));
+    if (weighted) out_.raw(as_bytes(std::span(compute.weight)));
+}
+
+void ComputeFrame::add_rows(std::span<const float> x) { out_.raw(as_bytes(x)); }
+
+Bytes ComputeFrame::seal(FrameHeader header, uint32_t program) && {
+    assert(out_.size() == header_bytes + payload_bytes_);
+    to_little_endian(program, out_.bytes().data() + header_bytes);
     header.type = FrameType::compute;
     header.flags = 0;
-    header.rows = compute.n_rows_out;
-    seal_frame(header, out.bytes());
-    return out.take();
+    header.rows = n_rows_out_;
+    seal_frame(header, out_.bytes());
+    return out_.take();
+}
+
+Bytes encode(FrameHeader header, const Compute& compute) {
+    ComputeFrame frame(compute);
+    frame.add_rows(compute.x);
+    return std::move(frame).seal(header, compute.program);
 }
 
 Result<Compute> decode_compute(const Frame& frame) {

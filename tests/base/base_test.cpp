@@ -1,8 +1,11 @@
 #include "base/bytes.h"
 #include "base/digest.h"
+#include "base/floats.h"
 #include "base/status.h"
 
 #include <gtest/gtest.h>
+#include <limits>
+#include <utility>
 
 namespace linkcpp {
 namespace {
@@ -91,6 +94,25 @@ TEST(Status, SaysWhereAndKeepsItsCode) {
     result = 7;
     EXPECT_EQ(*result, 7);
     EXPECT_TRUE(result.status().ok());
+}
+
+TEST(Floats, OneInfinityOrNaNAnywhereIsFound) {
+    using limits = std::numeric_limits<float>;
+    for (const size_t size : {0u, 1u, 3u, 8u, 33u, 100u}) {
+        std::vector<float> values(size, 0.0f);
+        const float finite[] = {limits::max(), limits::lowest(), limits::denorm_min(), -0.0f, 1.0f};
+        for (size_t i = 0; i < size; ++i)
+            values[i] = finite[i % std::size(finite)];
+        EXPECT_TRUE(all_finite(values));
+        for (size_t i = 0; i < size; ++i) {
+            for (const float bad : {limits::infinity(), -limits::infinity(), limits::quiet_NaN(), -limits::quiet_NaN(),
+                                    limits::signaling_NaN()}) {
+                const float before = std::exchange(values[i], bad);
+                EXPECT_FALSE(all_finite(values)) << bad << " at " << i << " of " << size;
+                values[i] = before;
+            }
+        }
+    }
 }
 
 }  // namespace

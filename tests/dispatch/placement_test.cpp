@@ -2,7 +2,10 @@
 
 #include "dispatch/latency.h"
 
+#include <algorithm>
+#include <deque>
 #include <gtest/gtest.h>
+#include <random>
 
 namespace linkcpp::dispatch {
 namespace {
@@ -55,6 +58,23 @@ TEST(LatencyWindow, QuantilesOfTheLastDurations) {
         window.add(std::chrono::milliseconds(i));
     EXPECT_NEAR(milliseconds(window.quantile(0.5)), 128, 1);
     EXPECT_EQ(milliseconds(window.quantile(1.0)), 256) << "what is older is forgotten";
+}
+
+TEST(LatencyWindow, TheOrderInWhichTheyComeIsOfNoMatter) {
+    LatencyWindow window;
+    std::minstd_rand random(7);
+    std::deque<Duration> last;
+    for (int i = 0; i < 2000; ++i) {
+        last.emplace_back(random() % 100);  // many of them equal
+        window.add(last.back());
+        if (last.size() > 256) last.pop_front();
+        std::vector<Duration> sorted(last.begin(), last.end());
+        std::sort(sorted.begin(), sorted.end());
+        ASSERT_EQ(window.quantile(0.0), sorted.front());
+        ASSERT_EQ(window.quantile(0.5), sorted[sorted.size() / 2]) << i;
+        ASSERT_EQ(window.quantile(1.0), sorted.back());
+        ASSERT_EQ(window.count(), sorted.size());
+    }
 }
 
 }  // namespace

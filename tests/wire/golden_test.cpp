@@ -86,6 +86,12 @@ TEST(Golden, compute_rows) {
     FrameHeader header = sample_header();
     header.time_allowed_ms = 1500;
     EXPECT_EQ(to_hex(encode(header, sample_rows())), to_hex(golden));
+    const Compute rows = sample_rows();
+    ComputeFrame by_rows(rows);
+    for (size_t row = 0; row < 2; ++row)
+        by_rows.add_rows(std::span(rows.x).subspan(2 * row, 2));
+    EXPECT_EQ(by_rows.payload_bytes(), golden.size() - header_bytes);
+    EXPECT_EQ(to_hex(std::move(by_rows).seal(header, rows.program)), to_hex(golden));
     FrameReader reader;
     const Frame frame = parse(reader, golden);
     header.type = FrameType::compute;
