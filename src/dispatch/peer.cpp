@@ -50,6 +50,7 @@ void Peer::connected(std::unique_ptr<net::Link> link) {
     last_heard_ = network_.loop().now();
     sent_total_ = acknowledged_ = request_end_ = owed_credit_ = 0;
     link_->on_drained = [this] { flush_waiting(); };
+    link_->room = [this] { return session_->room(); };
     link_->on_bytes = [this](ByteSpan bytes) {
         last_heard_ = network_.loop().now();
         stats_.bytes_in += bytes.size();

@@ -55,6 +55,11 @@ class Link {
     virtual ~Link() = default;
     /// Queues bytes; they are sent in order, when the present callback is over, all of them in one write where possible.
     virtual void send(Bytes bytes) = 0;
+    /// The same for bytes that stay where they are: `owner` is kept until they are sent.
+    virtual void send_shared(ByteSpan bytes, std::shared_ptr<const void> owner) {
+        send(Bytes(bytes.begin(), bytes.end()));
+        owner.reset();
+    }
     /// Bytes queued here and not yet taken by the operating system.
     virtual size_t unsent() const = 0;
     /// Bytes that the other end has not acknowledged: unsent() and, where the operating system tells, what is under way.
@@ -67,6 +72,8 @@ class Link {
     virtual std::string peer() const = 0;
 
     std::function<void(ByteSpan)> on_bytes;
+    /// Optional: where the next bytes may be put, which on_bytes then gets there, to save a copy; empty: anywhere.
+    std::function<std::span<uint8_t>()> room;
     std::function<void(Status)> on_closed;  ///< the peer closed (unavailable) or the connection broke (io)
     std::function<void()> on_drained;       ///< unsent() has come down to 0, also when it did at once
 };

@@ -70,14 +70,18 @@ void Connection::on_readable(const ErrorCode& error) {
 
 /// False: the connection is over.
 bool Connection::read_once() {
+    std::span<uint8_t> into = shared_.read_buffer;
+    if (state_ == State::open && link_ && link_->room) {
+        if (const auto room = link_->room(); !room.empty()) into = room;
+    }
     ErrorCode error;
-    const size_t n_bytes = socket_.read_some(asio::buffer(shared_.read_buffer), error);
+    const size_t n_bytes = socket_.read_some(asio::buffer(into.data(), into.size()), error);
     if (would_block(error)) return true;
     if (error) {
         fail(error);
         return false;
     }
-    if (state_ == State::open) deliver({shared_.read_buffer.data(), n_bytes});
+    if (state_ == State::open) deliver(into.first(n_bytes));
     if (state_ == State::lingering) limit_closing();
     return state_ != State::closed;
 }
@@ -99,9 +103,18 @@ void Connection::set_reading(bool reading) {
 // --- writing ---------------------------------------------------------------------------------------------------------
 
 void Connection::send(Bytes bytes) {
-    if (state_ != State::open || bytes.empty()) return;
-    unsent_ += bytes.size();
-    queue_.push_back(std::move(bytes));
+    const ByteSpan span(bytes);
+    enqueue({span, std::move(bytes), nullptr});
+}
+
+void Connection::send_shared(ByteSpan bytes, std::shared_ptr<const void> owner) {
+    enqueue({bytes, {}, std::move(owner)});
+}
+
+void Connection::enqueue(Piece piece) {
+    if (state_ != State::open || piece.bytes.empty()) return;
+    unsent_ += piece.bytes.size();
+    queue_.push_back(std::move(piece));
     if (writing_ || std::exchange(will_send_, true)) return;
     shared_.turns.will_send(shared_from_this());
 }
@@ -132,9 +145,9 @@ std::vector<asio::const_buffer> Connection::next_buffers() const {
     std::vector<asio::const_buffer> buffers;
     buffers.reserve(std::min(queue_.size(), max_buffers_per_write));
     size_t skip = front_sent_;
-    for (const Bytes& bytes : queue_) {
+    for (const Piece& piece : queue_) {
         if (buffers.size() == max_buffers_per_write) break;
-        buffers.emplace_back(bytes.data() + skip, bytes.size() - skip);
+        buffers.emplace_back(piece.bytes.data() + skip, piece.bytes.size() - skip);
         skip = 0;
     }
     return buffers;
@@ -171,8 +184,8 @@ void Connection::on_written(const ErrorCode& error, size_t n_bytes) {
 void Connection::took(size_t n_bytes) {
     unsent_ -= n_bytes;
     front_sent_ += n_bytes;
-    while (!queue_.empty() && front_sent_ >= queue_.front().size()) {
-        front_sent_ -= queue_.front().size();
+    while (!queue_.empty() && front_sent_ >= queue_.front().bytes.size()) {
+        front_sent_ -= queue_.front().bytes.size();
         queue_.pop_front();
     }
 }

@@ -41,6 +41,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::unique_ptr<Link> make_link();
 
     void send(Bytes bytes);
+    void send_shared(ByteSpan bytes, std::shared_ptr<const void> owner);
     void close(bool flush);
     void set_reading(bool reading);
     void detach();
@@ -53,6 +54,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   private:
     enum class State { open, flushing, lingering, closed };
 
+    /// Bytes on their way out, which one of the other two keeps.
+    struct Piece {
+        ByteSpan bytes;
+        Bytes own;
+        std::shared_ptr<const void> owner;
+    };
+
+    void enqueue(Piece piece);
     void arm_read();
     void on_readable(const ErrorCode& error);
     bool read_once();
@@ -80,7 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     bool read_armed_ = false;
     bool writing_ = false;
     bool will_send_ = false;  ///< at the end of this turn
-    std::deque<Bytes> queue_;
+    std::deque<Piece> queue_;
     size_t front_sent_ = 0;  ///< bytes of queue_.front() that the system has taken
     size_t unsent_ = 0;
 };
@@ -91,6 +100,9 @@ class TcpLink final : public Link {
     ~TcpLink() override { connection_->detach(); }
 
     void send(Bytes bytes) override { connection_->send(std::move(bytes)); }
+    void send_shared(ByteSpan bytes, std::shared_ptr<const void> owner) override {
+        connection_->send_shared(bytes, std::move(owner));
+    }
     size_t unsent() const override { return connection_->unsent(); }
     size_t unacknowledged() const override { return connection_->unacknowledged(); }
     void close(bool flush) override { connection_->close(flush); }

@@ -7,5 +7,7 @@ namespace linkcpp::wire {
 
 /// XXH3-64 with seed 0.
 uint64_t checksum(ByteSpan bytes);
+/// Of both, one behind the other.
+uint64_t checksum(ByteSpan first, ByteSpan second);
 
 }  // namespace linkcpp::wire

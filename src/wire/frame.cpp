@@ -15,6 +15,9 @@ constexpr size_t at_version = 4, at_type = 6, at_flags = 7, at_request = 8, at_s
                  at_row_offset = 40, at_attempt = 44, at_reserved = 46, at_time = 48, at_length = 52, at_checksum = 56;
 static_assert(at_checksum + sizeof(uint64_t) == header_bytes);
 
+/// Bytes that are received in place: fewer are not worth it, and more would keep other connections waiting.
+constexpr size_t min_room = 16 << 10, max_room = 1 << 20;
+
 bool known(uint8_t type) {
     return type >= static_cast<uint8_t>(FrameType::hello) && type <= static_cast<uint8_t>(FrameType::goaway);
 }
@@ -78,9 +81,11 @@ const char* frame_type_name(FrameType type) {
     return "unknown";
 }
 
-void seal_frame(const FrameHeader& header, Bytes& frame) {
-    assert(frame.size() >= header_bytes && frame.size() - header_bytes <= max_payload_limit);
-    uint8_t* raw = frame.data();
+void seal_frame(const FrameHeader& header, Bytes& frame) { seal_frame(header, frame, {}); }
+
+void seal_frame(const FrameHeader& header, Bytes& head, ByteSpan rest) {
+    assert(head.size() >= header_bytes && head.size() + rest.size() - header_bytes <= max_payload_limit);
+    uint8_t* raw = head.data();
     std::fill_n(raw, header_bytes, uint8_t{0});
     std::copy(magic.begin(), magic.end(), raw);
     to_little_endian(header.version, raw + at_version);
@@ -93,16 +98,32 @@ void seal_frame(const FrameHeader& header, Bytes& frame) {
     to_little_endian(header.row_offset, raw + at_row_offset);
     to_little_endian(header.attempt, raw + at_attempt);
     to_little_endian(header.time_allowed_ms, raw + at_time);
-    to_little_endian(static_cast<uint32_t>(frame.size() - header_bytes), raw + at_length);
-    to_little_endian(checksum(frame), raw + at_checksum);
+    to_little_endian(static_cast<uint32_t>(head.size() + rest.size() - header_bytes), raw + at_length);
+    to_little_endian(rest.empty() ? checksum(head) : checksum(head, rest), raw + at_checksum);
 }
 
 void FrameReader::feed(ByteSpan bytes) {
-    if (!error_.ok()) return;
-    // What is left in front is less than a frame, so this moves at most the head of one.
-    buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<ptrdiff_t>(begin_));
-    begin_ = 0;
-    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    if (!error_.ok() || bytes.empty()) return;
+    if (bytes.data() != buffer_.data() + end_) {
+        make_room(unfinished() + bytes.size());
+        std::memcpy(buffer_.data() + end_, bytes.data(), bytes.size());
+    }
+    end_ += bytes.size();
+}
+
+/// For `size` bytes from the first one that is still needed.
+void FrameReader::make_room(size_t size) {
+    // What is still needed is less than a frame, so this moves at most the head of one.
+    if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, unfinished());
+    end_ -= std::exchange(begin_, 0);
+    if (buffer_.size() < size) buffer_.resize(size);
+}
+
+std::span<uint8_t> FrameReader::room() {
+    if (!error_.ok() || unfinished() < header_bytes) return {};
+    const size_t wanted = std::min(buffer_.size(), begin_ + unfinished_size()) - end_;
+    if (wanted < min_room) return {};
+    return std::span(buffer_).subspan(end_, std::min(wanted, max_room));
 }
 
 size_t FrameReader::unfinished_size() const {
@@ -112,20 +133,20 @@ size_t FrameReader::unfinished_size() const {
 
 void FrameReader::trim() {
     if (unfinished() != 0) return;
-    Bytes().swap(buffer_);
-    begin_ = 0;
+    decltype(buffer_)().swap(buffer_);
+    begin_ = end_ = 0;
 }
 
 Status FrameReader::fail(Status error) {
     error_ = std::move(error);
-    Bytes().swap(buffer_);
-    begin_ = 0;
+    decltype(buffer_)().swap(buffer_);
+    begin_ = end_ = 0;
     return error_;
 }
 
 Result<std::optional<Frame>> FrameReader::next() {
     if (!error_.ok()) return error_;
-    const size_t have = buffer_.size() - begin_;
+    const size_t have = unfinished();
     uint8_t* raw = buffer_.data() + begin_;
     // A stranger (a browser, a port scanner) shows in the first bytes.
     if (!std::equal(raw, raw + std::min(have, magic.size()), magic.begin())) {
@@ -140,7 +161,7 @@ Result<std::optional<Frame>> FrameReader::next() {
         // what arrived, because a header alone must not cost the memory that it announces. The room is kept, so
         // that later frames of that size are copied once.
         const size_t want = std::min(size, std::max<size_t>(4 * have, 1u << 18));
-        if (buffer_.capacity() - begin_ < want) buffer_.reserve(begin_ + want);
+        make_room(want);
         return std::optional<Frame>();
     }
     const uint64_t expected = from_little_endian<uint64_t>(raw + at_checksum);

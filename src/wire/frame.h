@@ -4,6 +4,7 @@
 // No I/O here: bytes in, frames out. A FrameReader belongs to one connection and one thread.
 
 #include "base/bytes.h"
+#include "base/floats.h"
 #include "base/status.h"
 
 #include <array>
@@ -58,6 +59,8 @@ struct FrameHeader {
 /// A complete frame, header and payload, ready to send. The payload length and the checksum (XXH3-64 over header and
 /// payload, the checksum field taken as zero) are filled in. `frame` must start with header_bytes of room.
 void seal_frame(const FrameHeader& header, Bytes& frame);
+/// The same for a frame of which only the beginning lies in `head`; `rest` is to be sent right behind it.
+void seal_frame(const FrameHeader& header, Bytes& head, ByteSpan rest);
 
 struct Frame {
     FrameHeader header;
@@ -74,15 +77,18 @@ class FrameReader {
     /// Appends received bytes. Call next() until it has no more before the next feed(): then less than one frame is
     /// kept, and a payload is copied once, from the received bytes into the buffer.
     void feed(ByteSpan bytes);
+    /// Where the next bytes of a long frame may be received: feed() need not copy what begins there. Empty: nowhere. Until
+    /// the next call of anything else here.
+    std::span<uint8_t> room();
     /// The next complete frame; nullopt: more bytes are needed. An error (corrupt: magic, unknown type, reserved bits,
     /// checksum; exhausted: payload over the cap; mismatch: version) is final: the connection must be closed.
     /// Length checks come before any allocation of that length.
     Result<std::optional<Frame>> next();
     /// Bytes of a frame that is not complete yet.
-    size_t buffered() const { return buffer_.size() - begin_; }
+    size_t buffered() const { return end_ - begin_; }
 
     /// Bytes of a frame that has begun and is not complete; 0 between frames.
-    size_t unfinished() const { return buffer_.size() - begin_; }
+    size_t unfinished() const { return end_ - begin_; }
     /// Bytes that the whole of that frame will have, as far as is known: at least a header.
     size_t unfinished_size() const;
     /// Memory taken. Between frames it can be given back: trim().
@@ -91,9 +97,10 @@ class FrameReader {
 
   private:
     Status fail(Status error);
+    void make_room(size_t size);
 
-    Bytes buffer_;
-    size_t begin_ = 0;  ///< bytes of buffer_ that next() has returned
+    std::vector<uint8_t, UnsetAllocator<uint8_t>> buffer_;
+    size_t begin_ = 0, end_ = 0;  ///< the bytes of buffer_ that have come and that next() has not returned
     uint32_t max_payload_;
     uint16_t version_ = 0;  ///< 0: any that we can speak
     Status error_;          ///< the first error, for good

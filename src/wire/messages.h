@@ -3,6 +3,7 @@
 // against the payload and against caps before they allocate; a decoder that returns a value returned a well-formed one.
 // Pure functions; any thread.
 
+#include "base/floats.h"
 #include "wire/frame.h"
 
 #include <string>
@@ -71,7 +72,7 @@ struct Compute {
     std::vector<uint32_t> expert;  ///< [n_pairs] expert, counted from the slice's expert_begin
     std::vector<uint32_t> group;   ///< [n_pairs] sums only: index of the output row, not decreasing, every row occurs
     std::vector<float> weight;     ///< [n_pairs] sums only, or empty: router weights
-    std::vector<float> x;          ///< [n_in, n_x]
+    Floats x;                      ///< [n_in, n_x]
     bool operator==(const Compute&) const = default;
 };
 
@@ -153,6 +154,9 @@ Bytes encode(FrameHeader header, const Compute&);
 /// rows: [n_out, n_rows], n_rows <= max_tile_rows.
 Bytes encode_result(FrameHeader header, uint32_t queue_us, uint32_t compute_us, uint32_t n_out,
                     std::span<const float> rows);
+/// The same without the rows, whose bytes are to be sent right behind it.
+Bytes encode_result_head(FrameHeader header, uint32_t queue_us, uint32_t compute_us, uint32_t n_out,
+                         std::span<const float> rows);
 Bytes encode(FrameHeader header, const Refuse&);
 Bytes encode(const Credit&);
 Bytes encode(const Ping&);

@@ -138,25 +138,33 @@ Result<Compute> decode_compute(const Frame& frame) {
     if (sums) compute.group = read_array<uint32_t>(in, n_pairs);
     if (weighted) compute.weight = read_array<float>(in, n_pairs);
     LINKCPP_TRY(check_indices(compute, n_pairs));
-    compute.x = read_array<float>(in, size_t{compute.n_x} * compute.n_in);
+    const ByteSpan x = in.take(in.left());
+    compute.x.resize(x.size() / sizeof(float));
+    std::memcpy(compute.x.data(), x.data(), x.size());
     return compute;
 }
 
-Bytes encode_result(FrameHeader header, uint32_t queue_us, uint32_t compute_us, uint32_t n_out,
-                    std::span<const float> rows) {
+Bytes encode_result_head(FrameHeader header, uint32_t queue_us, uint32_t compute_us, uint32_t n_out,
+                         std::span<const float> rows) {
     assert(n_out > 0 && rows.size() % n_out == 0 && rows.size() / n_out <= max_tile_rows);
     ByteWriter out;
-    out.bytes().reserve(header_bytes + result_fixed_bytes + rows.size_bytes());
     out.zeros(header_bytes);
     out.u32(queue_us);
     out.u32(compute_us);
     out.u32(n_out);
     out.u32(0);
-    out.raw(as_bytes(rows));
     header.type = FrameType::result;
     header.rows = static_cast<uint32_t>(rows.size() / n_out);
-    seal_frame(header, out.bytes());
+    seal_frame(header, out.bytes(), as_bytes(rows));
     return out.take();
+}
+
+Bytes encode_result(FrameHeader header, uint32_t queue_us, uint32_t compute_us, uint32_t n_out,
+                    std::span<const float> rows) {
+    Bytes frame = encode_result_head(header, queue_us, compute_us, n_out, rows);
+    const ByteSpan bytes = as_bytes(rows);
+    frame.insert(frame.end(), bytes.begin(), bytes.end());
+    return frame;
 }
 
 Result<ResultTile> decode_result(const Frame& frame) {

@@ -43,6 +43,9 @@ class Session {
     /// room. The handler must not destroy the session or feed it; what must end it waits until feed() returns.
     Status feed(ByteSpan bytes, SessionHandler& handler);
 
+    /// Where the next bytes may be received, so that feed() need not copy them; empty: nowhere.
+    std::span<uint8_t> room() { return reader_.room(); }
+
     /// Payload bytes of the frame that the handler is being told about: what credit is counted in.
     uint64_t payload_bytes() const { return payload_bytes_; }
 

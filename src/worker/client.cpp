@@ -13,6 +13,8 @@ namespace {
 
 /// A tile goes to the link only when no more than this is left there, so that a PONG waits for one tile at most.
 constexpr size_t small_rest = 64 * 1024;
+/// A connection that ends is not kept, with the memory that it sends from, for the rest of a larger result.
+constexpr size_t largest_kept_result = 256 * 1024;
 /// Answers (PONG, REFUSE, CREDIT) that pile up at a peer that asks without listening; then it is not read any more.
 constexpr size_t max_unread_answers = 1 << 20;
 
@@ -34,6 +36,7 @@ Client::Client(Server& server, uint64_t id, std::unique_ptr<net::Link> link)
       heard_(server.network_.loop().now()), bytes_moved_(heard_), tiles_moved_(heard_), connected_(heard_),
       paused_at_(heard_) {
     link_->on_bytes = [this](ByteSpan bytes) { on_bytes(bytes); };
+    link_->room = [this] { return session_.room(); };
     link_->on_drained = [this] { on_drained(); };
     link_->on_closed = [this](const Status& status) {
         log_debug("{}", status.message());
@@ -90,6 +93,7 @@ void Client::hold_up(bool yes) { pause_reading(held_up_, yes); }
 
 void Client::on_drained() {
     tile_bytes_ = 0;
+    leaving_.clear();
     pause_reading(paused_, false);
     send_results();
     server_.schedule();
@@ -193,7 +197,7 @@ void Client::finish(const wire::FrameHeader& header, const RequestCost& cost, Co
     result.header.time_allowed_ms = 0;
     result.n_rows = header.rows;
     result.n_out = static_cast<uint32_t>(outcome.rows.size() / header.rows);
-    result.rows = std::move(outcome.rows);
+    result.rows = std::make_shared<const Floats>(std::move(outcome.rows));
     result.queue_us = clamped_us(waited);
     result.compute_us = clamped_us(outcome.compute);
     result.finished = server_.network_.loop().now();
@@ -222,7 +226,11 @@ void Client::send_results() {
         // Results take turns, so that a short one does not wait for all tiles of a long one.
         Outgoing result = std::move(outgoing_.front());
         outgoing_.pop_front();
-        if (result.next_row < result.n_rows) outgoing_.push_back(std::move(result));
+        if (result.next_row < result.n_rows) {
+            outgoing_.push_back(std::move(result));
+        } else if (link_->unsent() > 0) {
+            leaving_.push_back(std::move(result.rows));
+        }
     }
 }
 
@@ -238,19 +246,21 @@ bool Client::send_tile(Outgoing& result) {
     wire::FrameHeader header = result.header;
     header.row_offset = result.next_row;
     header.flags = result.next_row + n_rows == result.n_rows ? wire::flag_last_tile : 0;
-    const auto rows = std::span<const float>(result.rows)
+    const auto rows = std::span<const float>(*result.rows)
                           .subspan(size_t{result.next_row} * result.n_out, size_t{n_rows} * result.n_out);
-    Bytes frame = wire::encode_result(header, result.queue_us, result.compute_us, result.n_out, rows);
+    Bytes head = wire::encode_result_head(header, result.queue_us, result.compute_us, result.n_out, rows);
     result.next_row += n_rows;
     tiles_moved_ = server_.network_.loop().now();
     result_bytes_ -= rows.size_bytes();
-    tile_bytes_ += frame.size();
-    send(std::move(frame));
+    tile_bytes_ += head.size() + rows.size_bytes();
+    enqueued_ += rows.size_bytes();
+    send(std::move(head));
+    link_->send_shared(as_bytes(rows), result.rows);
     return true;
 }
 
 void Client::close_with(Bytes last_frame) {
-    if (link_->unsent() > small_rest) return link_->close(false);
+    if (link_->unsent() > small_rest || result_memory() > largest_kept_result) return link_->close(false);
     send(std::move(last_frame));
     link_->close(true);
 }
@@ -265,9 +275,16 @@ uint64_t Client::held_bytes() const {
     uint64_t held = session_.reader().held_bytes() + check_.held_bytes() + link_->unsent();
     for (const QueuedRequest& request : queue_)
         held += request.cost.payload_bytes + request.cost.result_bytes;
+    return held + result_memory();
+}
+
+uint64_t Client::result_memory() const {
+    uint64_t bytes = 0;
     for (const Outgoing& result : outgoing_)
-        held += result.rows.size() * sizeof(float);
-    return held;
+        bytes += result.rows->size() * sizeof(float);
+    for (const auto& rows : leaving_)
+        bytes += rows->size() * sizeof(float);
+    return bytes;
 }
 
 bool Client::keeps_memory_too_long(Instant now) const {
@@ -278,7 +295,7 @@ bool Client::keeps_memory_too_long(Instant now) const {
         return true;
     if (link_->unsent() > small_rest && too_long(bytes_moved_, 0)) return true;
     return std::any_of(outgoing_.begin(), outgoing_.end(), [&](const Outgoing& result) {
-        return too_long(result.finished, result.rows.size() * sizeof(float));
+        return too_long(result.finished, result.rows->size() * sizeof(float));
     });
 }
 

@@ -74,7 +74,7 @@ class Client final : public wire::SessionHandler {
   private:
     struct Outgoing {
         wire::FrameHeader header;
-        Floats rows;
+        std::shared_ptr<const Floats> rows;
         uint32_t n_out = 0, next_row = 0, n_rows = 0;
         uint32_t queue_us = 0, compute_us = 0;
         Instant finished{0};
@@ -88,6 +88,7 @@ class Client final : public wire::SessionHandler {
     void give_back(uint64_t payload_bytes);
     void send_results();
     bool send_tile(Outgoing& result);
+    uint64_t result_memory() const;
 
     void on_hello(const wire::Hello& hello) override;
     void on_program(const wire::FrameHeader& header, wire::ProgramFrame&& program) override;
@@ -106,6 +107,7 @@ class Client final : public wire::SessionHandler {
     uint64_t payload_bytes_ = 0;  // of requests waiting or being computed
     uint64_t result_bytes_ = 0;   // of results being computed or on their way out
     std::deque<Outgoing> outgoing_;
+    std::vector<std::shared_ptr<const Floats>> leaving_;  // all of their tiles are at the link, which sends from them
     wire::CreditWindow result_credit_;
     uint64_t tile_bytes_ = 0;            // of tiles that the link has not taken yet
     uint64_t enqueued_ = 0;              // bytes given to the link so far

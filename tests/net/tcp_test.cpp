@@ -95,6 +95,45 @@ TEST_F(Tcp, echoes_large_data_both_ways) {
     EXPECT_EQ(received, sent);
 }
 
+TEST_F(Tcp, sends_from_memory_of_others_and_receives_into_it) {
+    const Address address = listen_echo();
+    const auto shared = std::make_shared<const Bytes>(pattern(8 << 20));
+    const std::weak_ptr<const Bytes> kept = shared;
+    const Bytes first = pattern(1000, 2), last = pattern(1000, 3);
+    Bytes received(first.size() + shared->size() + last.size());
+    size_t n_received = 0, n_in_place = 0;
+    std::atomic<bool> all_received = false;
+    connect(address, [&](Link& link) {
+        // Room for all but the last bytes, so that both ways of receiving are taken.
+        link.room = [&] { return std::span(received).first(received.size() - 500).subspan(n_received); };
+        link.on_bytes = [&](ByteSpan bytes) {
+            if (bytes.data() == received.data() + n_received) {
+                n_in_place += bytes.size();
+            } else {
+                ASSERT_LE(n_received + bytes.size(), received.size());
+                std::copy(bytes.begin(), bytes.end(), received.begin() + static_cast<ptrdiff_t>(n_received));
+            }
+            n_received += bytes.size();
+            all_received = n_received == received.size();
+            if (n_received >= received.size() - 500) link.room = nullptr;
+        };
+        link.send(Bytes(first));
+        const size_t half = shared->size() / 2;
+        link.send_shared(ByteSpan(*shared).first(half), shared);
+        link.send_shared(ByteSpan(*shared).subspan(half), shared);
+        link.send(Bytes(last));
+    });
+    Bytes sent(first);
+    sent.insert(sent.end(), shared->begin(), shared->end());
+    sent.insert(sent.end(), last.begin(), last.end());
+    ASSERT_TRUE(wait_for([&] { return all_received.load(); }));
+    on_loop([&] {
+        EXPECT_EQ(received, sent);
+        EXPECT_EQ(n_in_place, received.size() - 500);
+    });
+    EXPECT_EQ(kept.use_count(), 1) << "what was sent is not kept";
+}
+
 TEST_F(Tcp, close_with_flush_sends_everything_first) {
     const Bytes sent = pattern(30 << 20);
     Bytes received;

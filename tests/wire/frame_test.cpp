@@ -1,4 +1,5 @@
 // FrameReader against every small damage of every frame.
+#include "wire/checksum.h"
 #include "wire/samples.h"
 
 #include <gtest/gtest.h>
@@ -81,6 +82,71 @@ TEST(FrameReader, any_split_gives_the_same_frames) {
             seal_frame(headers[i], again);
             EXPECT_EQ(again, frames[i]);
         }
+    }
+}
+
+/// As a link does it: what fits is put where the reader wants it.
+TEST(FrameReader, frames_received_in_place_are_the_same) {
+    constexpr uint32_t large_cap = 4 << 20;
+    std::vector<Bytes> frames = sample_frames();
+    for (const size_t size : {20000u, 300000u, 3000000u, 70000u}) {
+        Bytes large(header_bytes + size);
+        for (size_t i = header_bytes; i < large.size(); ++i)
+            large[i] = static_cast<uint8_t>(i * 2654435761u >> 24);
+        seal_frame({.type = FrameType::compute}, large);
+        frames.push_back(std::move(large));
+        frames.push_back(encode(Ping{size}));
+    }
+    Bytes stream;
+    for (const Bytes& frame : frames)
+        stream.insert(stream.end(), frame.begin(), frame.end());
+    for (const size_t step : {size_t{700}, size_t{40000}, size_t{262144}, stream.size()}) {
+        FrameReader reader(large_cap);
+        size_t n_frames = 0, n_in_place = 0;
+        Bytes received(step);
+        for (size_t at = 0, size = 0; at < stream.size(); at += size) {
+            const std::span<uint8_t> room = reader.room();
+            const std::span<uint8_t> into =
+                room.empty() ? std::span(received) : room.first(std::min(room.size(), step));
+            size = std::min(into.size(), stream.size() - at);
+            std::copy_n(stream.begin() + static_cast<ptrdiff_t>(at), size, into.begin());
+            if (!room.empty()) n_in_place += size;
+            reader.feed(into.first(size));
+            while (true) {
+                const auto frame = reader.next();
+                ASSERT_TRUE(frame.ok()) << frame.status().message();
+                if (!frame->has_value()) break;
+                ASSERT_LT(n_frames, frames.size());
+                EXPECT_TRUE(std::equal((*frame)->payload.begin(), (*frame)->payload.end(),
+                                       frames[n_frames].begin() + header_bytes, frames[n_frames].end()))
+                    << "frame " << n_frames << ", step " << step;
+                ++n_frames;
+            }
+        }
+        EXPECT_EQ(n_frames, frames.size());
+        if (step < stream.size()) {
+            EXPECT_GT(n_in_place, stream.size() / 2);
+        }
+    }
+}
+
+TEST(FrameReader, a_header_alone_costs_little_memory) {
+    Bytes frame(header_bytes + (1 << 20));
+    seal_frame({.type = FrameType::compute}, frame);
+    FrameReader reader(1 << 20);
+    read_all(reader, ByteSpan(frame).first(header_bytes + 1));
+    EXPECT_LE(reader.held_bytes(), 1u << 18);
+    EXPECT_LE(reader.room().size(), 1u << 18);
+}
+
+TEST(Checksum, of_two_parts_is_that_of_the_whole) {
+    Bytes bytes(300000);
+    for (size_t i = 0; i < bytes.size(); ++i)
+        bytes[i] = static_cast<uint8_t>(i * 2654435761u >> 24);
+    for (const size_t size : {size_t{64}, size_t{241}, size_t{1025}, bytes.size()}) {
+        const ByteSpan whole = ByteSpan(bytes).first(size);
+        for (const size_t cut : {size_t{0}, size_t{1}, size_t{63}, size / 2, size})
+            EXPECT_EQ(checksum(whole.first(cut), whole.subspan(cut)), checksum(whole)) << size << " at " << cut;
     }
 }
 

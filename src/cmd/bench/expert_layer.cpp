@@ -99,7 +99,7 @@ wire::Compute Batch::compute() const {
         compute.expert.push_back(static_cast<uint32_t>(expert[p]) - expert_begin);
     }
     compute.weight = weight;
-    compute.x = x;
+    compute.x.assign(x.begin(), x.end());
     return compute;
 }
 
