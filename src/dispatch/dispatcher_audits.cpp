@@ -35,9 +35,9 @@ bool Dispatcher::start_check(const Running& running, Check check) {
     if (!here && !place) return false;
     totals_.audits += 1;
     const uint32_t expert_begin = here ? 0 : peers_[place->peer]->offers()[place->offer].expert_begin;
-    const RequestPlan again = plan_request(job, check.plan.pairs, expert_begin, settings_.split);
+    RequestPlan again = plan_request(job, check.plan.pairs, expert_begin, settings_.split);
     if (here) {
-        AuditRequest request{job.layer, job.program, whole(job, again), check.rows,
+        AuditRequest request{job.layer, job.program, compute_of(job, std::move(again)), check.rows,
                              tolerance(peers_[check.peer]->numeric_class(), settings_.numeric_class, Depth::program)};
         const uint64_t id = next_id_++;
         checks_.emplace(id, std::move(check));

@@ -60,7 +60,7 @@ void Peer::connected(std::unique_ptr<net::Link> link) {
         if (connection != connection_) return;  // a handler closed it
         if (!status.ok()) return lose(status.in("it broke the protocol"), true);
         // Nothing else that a worker sends is as large: rows are coming, however slowly.
-        if (session_->reader().buffered() > wire::max_handshake_payload) note_progress(last_heard_);
+        if (session_->reader().unfinished() > wire::max_handshake_payload) note_progress(last_heard_);
         if (was_silent && state_ == State::ready) observer_.peer_changed(*this);
     };
     link_->on_closed = [this](Status status) { lose(status, false); };

@@ -79,7 +79,8 @@ wire::ComputeFrame frame_of(const ExpertJob& job, const RequestPlan& plan) {
     return frame;
 }
 
-wire::Compute whole(const ExpertJob& job, RequestPlan plan) {
+wire::Compute compute_of(const ExpertJob& job, RequestPlan plan) {
+    plan.compute.x.reserve(plan.x_rows.size() * job.program->n_in);
     for (uint32_t row : plan.x_rows) {
         const auto x = activation(job, row);
         plan.compute.x.insert(plan.compute.x.end(), x.begin(), x.end());

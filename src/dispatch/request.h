@@ -27,7 +27,7 @@ RequestPlan plan_request(const ExpertJob& job, std::vector<uint32_t> pairs, uint
 
 /// The plan's request with its activations, as it is sent or to be computed here.
 wire::ComputeFrame frame_of(const ExpertJob& job, const RequestPlan& plan);
-wire::Compute whole(const ExpertJob& job, RequestPlan plan);
+wire::Compute compute_of(const ExpertJob& job, RequestPlan plan);
 
 /// The most pairs in one request: a prompt of 4096 tokens with 8 experts each. docs/PROTOCOL.md, "Limits".
 constexpr size_t max_request_pairs = 32768;

@@ -56,10 +56,7 @@ class Link {
     /// Queues bytes; they are sent in order, when the present callback is over, all of them in one write where possible.
     virtual void send(Bytes bytes) = 0;
     /// The same for bytes that stay where they are: `owner` is kept until they are sent.
-    virtual void send_shared(ByteSpan bytes, std::shared_ptr<const void> owner) {
-        send(Bytes(bytes.begin(), bytes.end()));
-        owner.reset();
-    }
+    virtual void send_shared(ByteSpan bytes, std::shared_ptr<const void> owner) = 0;
     /// Bytes queued here and not yet taken by the operating system.
     virtual size_t unsent() const = 0;
     /// Bytes that the other end has not acknowledged: unsent() and, where the operating system tells, what is under way.

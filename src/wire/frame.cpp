@@ -104,7 +104,9 @@ void seal_frame(const FrameHeader& header, Bytes& head, ByteSpan rest) {
 
 void FrameReader::feed(ByteSpan bytes) {
     if (!error_.ok() || bytes.empty()) return;
-    if (bytes.data() != buffer_.data() + end_) {
+    // One past our end another allocation may begin.
+    const bool in_place = end_ < buffer_.size() && bytes.data() == buffer_.data() + end_;
+    if (!in_place) {
         make_room(unfinished() + bytes.size());
         std::memcpy(buffer_.data() + end_, bytes.data(), bytes.size());
     }

@@ -84,9 +84,6 @@ class FrameReader {
     /// checksum; exhausted: payload over the cap; mismatch: version) is final: the connection must be closed.
     /// Length checks come before any allocation of that length.
     Result<std::optional<Frame>> next();
-    /// Bytes of a frame that is not complete yet.
-    size_t buffered() const { return end_ - begin_; }
-
     /// Bytes of a frame that has begun and is not complete; 0 between frames.
     size_t unfinished() const { return end_ - begin_; }
     /// Bytes that the whole of that frame will have, as far as is known: at least a header.

@@ -228,8 +228,9 @@ void Client::send_results() {
         outgoing_.pop_front();
         if (result.next_row < result.n_rows) {
             outgoing_.push_back(std::move(result));
-        } else if (link_->unsent() > 0) {
-            leaving_.push_back(std::move(result.rows));
+        } else {
+            std::erase_if(leaving_, [](const auto& rows) { return rows.expired(); });
+            leaving_.push_back(result.rows);
         }
     }
 }
@@ -278,12 +279,14 @@ uint64_t Client::held_bytes() const {
     return held + result_memory();
 }
 
+/// Of a result on its way out the part that the link has counts twice in held_bytes(), since that is sent from there.
 uint64_t Client::result_memory() const {
     uint64_t bytes = 0;
     for (const Outgoing& result : outgoing_)
         bytes += result.rows->size() * sizeof(float);
-    for (const auto& rows : leaving_)
-        bytes += rows->size() * sizeof(float);
+    for (const auto& leaving : leaving_) {
+        if (const auto rows = leaving.lock()) bytes += rows->size() * sizeof(float);
+    }
     return bytes;
 }
 
@@ -293,7 +296,7 @@ bool Client::keeps_memory_too_long(Instant now) const {
     };
     if (frame_begun_ && !paused_ && !held_up_ && too_long(*frame_begun_, session_.reader().unfinished_size()))
         return true;
-    if (link_->unsent() > small_rest && too_long(bytes_moved_, 0)) return true;
+    if (link_->unsent() + result_memory() > small_rest && too_long(bytes_moved_, 0)) return true;
     return std::any_of(outgoing_.begin(), outgoing_.end(), [&](const Outgoing& result) {
         return too_long(result.finished, result.rows->size() * sizeof(float));
     });

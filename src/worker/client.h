@@ -56,8 +56,8 @@ class Client final : public wire::SessionHandler {
     uint64_t held_bytes() const;
     /// Payload bytes of its requests, waiting or being computed.
     uint64_t payload_bytes() const { return payload_bytes_; }
-    /// Anything of a request here, from COMPUTE to the last tile?
-    bool has_requests() const { return !queue_.empty() || n_computing_ != 0 || !outgoing_.empty(); }
+    /// Anything of a request here, from COMPUTE until the link has sent the last tile?
+    bool has_requests() const { return !queue_.empty() || n_computing_ != 0 || result_memory() != 0; }
     /// Gives back what is kept only to be quick.
     void trim() { session_.trim(); }
     /// When the frame began that is being received.
@@ -107,7 +107,7 @@ class Client final : public wire::SessionHandler {
     uint64_t payload_bytes_ = 0;  // of requests waiting or being computed
     uint64_t result_bytes_ = 0;   // of results being computed or on their way out
     std::deque<Outgoing> outgoing_;
-    std::vector<std::shared_ptr<const Floats>> leaving_;  // all of their tiles are at the link, which sends from them
+    std::vector<std::weak_ptr<const Floats>> leaving_;  // all of their tiles are at the link, which sends from them
     wire::CreditWindow result_credit_;
     uint64_t tile_bytes_ = 0;            // of tiles that the link has not taken yet
     uint64_t enqueued_ = 0;              // bytes given to the link so far

@@ -1,7 +1,8 @@
 #include "worker/self_test.h"
 
+#include "base/floats.h"
+
 #include <algorithm>
-#include <cmath>
 #include <fmt/format.h>
 
 namespace linkcpp::worker {
@@ -47,7 +48,7 @@ std::vector<float> test_row(int64_t n) {
 Status check_rows(std::span<const float> rows, size_t n_out, int layer) {
     for (size_t expert = 0; expert * n_out < rows.size(); ++expert) {
         const auto row = rows.subspan(expert * n_out, n_out);
-        const bool finite = std::all_of(row.begin(), row.end(), [](float value) { return std::isfinite(value); });
+        const bool finite = all_finite(row);
         const bool zero = std::all_of(row.begin(), row.end(), [](float value) { return value == 0; });
         if (finite && !zero) continue;
         return {Code::corrupt, fmt::format("the self-test failed: layer {}, expert {} of the slice gives {}", layer,

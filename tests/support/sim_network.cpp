@@ -97,6 +97,7 @@ struct SimConnection : std::enable_shared_from_this<SimConnection> {
     class SimLink* link[2] = {nullptr, nullptr};
     bool reading[2] = {true, true};
     bool open[2] = {true, true};
+    std::vector<std::shared_ptr<const void>> kept[2];  // by what each side sent and is not rid of yet
     Pipe pipe[2];
     bool broken = false;  // both ends know, nothing happens any more
 
@@ -167,7 +168,10 @@ struct SimConnection : std::enable_shared_from_this<SimConnection> {
                 deliver(to);
             });
             pump(to);
-            if (q.unsent == 0) tell_drained(1 - to);
+            if (q.unsent == 0) {
+                kept[1 - to].clear();
+                tell_drained(1 - to);
+            }
         });
     }
 
@@ -203,6 +207,10 @@ class SimLink final : public net::Link {
         if (connection_->open[side_] && !connection_->broken && !bytes.empty()) {
             connection_->send(1 - side_, std::move(bytes));
         }
+    }
+    void send_shared(ByteSpan bytes, std::shared_ptr<const void> owner) override {
+        if (connection_->open[side_] && !connection_->broken) connection_->kept[side_].push_back(std::move(owner));
+        send(Bytes(bytes.begin(), bytes.end()));
     }
     size_t unsent() const override { return connection_->pipe[1 - side_].unsent; }
     size_t unacknowledged() const override {

@@ -52,6 +52,30 @@ TEST_F(ServerTest, results_that_nobody_takes_give_way_when_others_need_the_memor
     EXPECT_TRUE(good->answers[2].complete);
 }
 
+/// The link sends from the memory of the result, so a few bytes that are not taken keep all of it.
+TEST_F(ServerTest, results_whose_end_nobody_takes_give_way_when_others_need_the_memory) {
+    constexpr uint64_t bound = 2u << 20;
+    start({.max_peer_bytes = bound});
+    std::vector<std::unique_ptr<TestBackbone>> greedy;
+    for (int i = 0; i < 30; ++i) {
+        greedy.push_back(connect());
+        greedy.back()->link->set_reading(false);
+        // The first result fills the system's buffers, and the second one's last 40 KB of 110 find no room there.
+        for (const uint32_t n_rows : {20000u, 12000u}) {
+            greedy.back()->link->send(wire::encode(header(n_rows), rows(n_rows)));
+            run(50ms);
+        }
+        EXPECT_LE(server->held_bytes(), bound);
+    }
+    EXPECT_GT(server->held_bytes(), bound / 2);
+    run(8s);
+    EXPECT_LT(server->held_bytes(), bound / 2) << "others were refused for it";
+    auto good = connect();
+    good->link->send(wire::encode(header(1), rows(20000)));
+    run(1s);
+    EXPECT_TRUE(good->answers[1].complete);
+}
+
 TEST_F(ServerTest, without_need_for_memory_a_result_may_wait) {
     start();
     auto slow = connect(true, 0);
