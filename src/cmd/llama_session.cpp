@@ -221,4 +221,15 @@ std::span<const float> LlamaSession::logits() const { return {llama_get_logits_i
 
 void LlamaSession::clear() { llama_memory_clear(llama_get_memory(context_.get()), true); }
 
+void LlamaSession::rest() {
+    // A CPU module does not hand out ggml_threadpool_pause; but a backend pauses the threads that it exchanges for others.
+    auto* set_threads = cpu_function<decltype(ggml_backend_cpu_set_threadpool)>("ggml_backend_cpu_set_threadpool");
+    if (threads_ == nullptr || set_threads == nullptr) return;
+    ggml_backend_t spare = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, nullptr);
+    if (spare == nullptr) return;
+    set_threads(spare, threads_.get());
+    set_threads(spare, nullptr);
+    ggml_backend_free(spare);
+}
+
 }  // namespace linkcpp::cmd

@@ -69,6 +69,9 @@ class LlamaSession {
     std::span<const float> logits() const;
     /// Forgets the sequence.
     void clear();
+    /// Lets the threads sleep until the next decode(). Without it they look busily for the next graph, and may take a
+    /// processor from others for some tenths of a second.
+    void rest();
 
     llama_context* get() const { return context_.get(); }
     uint32_t n_ctx() const { return llama_n_ctx(context_.get()); }

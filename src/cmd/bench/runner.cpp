@@ -76,7 +76,7 @@ Result<double> step(llama_context* context, Tokens& tokens, int n, uint32_t n_se
     return took;
 }
 
-Result<std::string> measure(const LlamaSession& session, size_t n_vocab, const std::string& question) {
+Result<std::string> measure(LlamaSession& session, size_t n_vocab, const std::string& question) {
     std::istringstream words(question);
     std::string what;
     int n = 0, pause_ms = 0;
@@ -93,6 +93,7 @@ Result<std::string> measure(const LlamaSession& session, size_t n_vocab, const s
         if (!took.ok()) return took.status();
         answer += fmt::format("{}{:.4f}", answer.empty() ? "" : " ", *took);
     }
+    session.rest();  // the next one to be measured may be another process
     return answer;
 }
 
