@@ -27,6 +27,7 @@ Examples:
   linkcpp bench -m model.gguf
   linkcpp bench -m big.gguf --suite --json report.json --plot report.svg
   linkcpp bench -m model.gguf --only worker --batches 1,64,512
+  linkcpp bench -m model.gguf --only decode --layers 1 --delays 100 --rounds 20
 It starts what it needs on loopback (a worker, llama.cpp's RPC server with --suite, a relay that delays) and ends it again.
 Slices are written to a temporary folder: as much space as the model's experts take, see --scratch.
 )";
@@ -37,6 +38,7 @@ struct Options {
     std::string only, json, plot, scratch;
     std::vector<uint32_t> batches = {1, 4, 16, 64, 256, 512}, decode_batches = {1};
     std::vector<int> delays = {0};
+    std::vector<int> layers;  // remote ones; none named: all of the model
     int n_rounds = 5, n_prompt = 512;
 };
 
@@ -112,9 +114,15 @@ Status measure_decodes(const Options& options, const moe::ModelFile& model, cons
     plan.n_rounds = options.n_rounds;
     plan.n_prompt = options.n_prompt;
     plan.rpc = options.suite;
-    plan.layers = {report.layers};
-    if (options.suite && report.layers > 2) plan.layers.push_back(2);
-    if (options.suite && report.layers > 1) plan.layers.push_back(1);
+    plan.layers = options.layers;
+    if (plan.layers.empty()) {
+        plan.layers = {report.layers};
+        if (options.suite && report.layers > 2) plan.layers.push_back(2);
+        if (options.suite && report.layers > 1) plan.layers.push_back(1);
+    }
+    const int most = *std::max_element(plan.layers.begin(), plan.layers.end());
+    if (most > report.layers)
+        return {Code::invalid_argument, fmt::format("--layers {}: the model has {} with experts", most, report.layers)};
     return measure_decode(plan, stop, report);
 }
 
@@ -181,6 +189,9 @@ void add_bench(CLI::App& app, int& exit_code) {
         ->delimiter(',')
         ->check(CLI::Range(0, 10000))
         ->capture_default_str();
+    command->add_option("--layers", options->layers, "How many layers are remote in the decodes (default: all)")
+        ->delimiter(',')
+        ->check(CLI::Range(1, INT16_MAX));
     command->add_option("--rounds", options->n_rounds, "Repetitions of each decode")
         ->check(CLI::Range(2, 1000))
         ->capture_default_str();
