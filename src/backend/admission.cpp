@@ -1,10 +1,10 @@
 #include "backend/admission.h"
 
+#include "base/threads.h"
 #include "dispatch/compare.h"
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <random>
 
 namespace linkcpp::backend {
@@ -14,11 +14,7 @@ Admission::Admission(const ModelSource& source, LocalExperts* local, std::string
     : source_(source), local_(local), policy_(policy), audits_(audits && local != nullptr),
       numeric_class_(std::move(numeric_class)), checks_("lc-check"), auditor_("lc-audit") {}
 
-TaskThread::TaskThread(const char* name)
-    : thread_([this, name] {
-          pthread_setname_np(pthread_self(), name);
-          run();
-      }) {}
+TaskThread::TaskThread(const char* name) : thread_(start_thread(name, [this] { run(); })) {}
 
 TaskThread::~TaskThread() {
     {

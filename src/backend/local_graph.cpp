@@ -55,9 +55,7 @@ Status Model::compute_locally(const ggml_cgraph* graph, int begin, int end) {
         ggml_graph_add_node(local, node);
     }
     const std::lock_guard turn((*device)->turn());
-    const ggml_status status = ggml_backend_graph_compute((*device)->backend(), local);
-    if (status != GGML_STATUS_SUCCESS) return {Code::exhausted, std::string("ggml: ") + ggml_status_to_string(status)};
-    return {};
+    return (*device)->compute(local);
 }
 
 }  // namespace linkcpp::backend

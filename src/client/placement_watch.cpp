@@ -2,12 +2,12 @@
 
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/threads.h"
 #include "client/swarm_json.h"
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <pthread.h>
 #include <unistd.h>
 
 namespace linkcpp::client {
@@ -24,10 +24,7 @@ bool is_absence(const Status& status) { return status.code() == Code::unavailabl
 
 PlacementWatch::PlacementWatch(HubAccount& account, WatchSettings settings, OnChange on_change)
     : account_(account), settings_(std::move(settings)), on_change_(std::move(on_change)), api_(account.api(&stop_)),
-      roster_(settings_.roster), thread_([this] {
-          pthread_setname_np(pthread_self(), "lc-place");
-          run();
-      }) {}
+      roster_(settings_.roster), thread_(start_thread("lc-place", [this] { run(); })) {}
 
 PlacementWatch::~PlacementWatch() {
     {

@@ -1,6 +1,7 @@
 #include "client/pull.h"
 
 #include "base/log.h"
+#include "base/threads.h"
 #include "client/part_file.h"
 
 #include <algorithm>
@@ -66,7 +67,7 @@ class Puller {
         std::vector<std::thread> threads;
         const size_t n_threads = std::min(jobs_.size(), static_cast<size_t>(settings_.n_connections));
         for (size_t i = 0; i < n_threads; ++i)
-            threads.emplace_back([this] { work(); });
+            threads.push_back(start_thread("lc-pull", [this] { work(); }));
         watch(cancelled);
         for (std::thread& thread : threads)
             thread.join();

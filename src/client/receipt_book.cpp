@@ -1,10 +1,10 @@
 #include "client/receipt_book.h"
 
 #include "base/log.h"
+#include "base/threads.h"
 
 #include <algorithm>
 #include <ctime>
-#include <pthread.h>
 
 namespace linkcpp::client {
 
@@ -19,10 +19,7 @@ constexpr size_t max_batch = 50;  // a hub takes bodies of 64 kB
 
 ReceiptBook::ReceiptBook(HubAccount& account, std::function<std::vector<EarnedRows>()> gather)
     : account_(account), gather_(std::move(gather)), journal_(account.folder(), account.key()),
-      api_(account.api(&stop_)), thread_([this] {
-          pthread_setname_np(pthread_self(), "lc-receipts");
-          run();
-      }) {}
+      api_(account.api(&stop_)), thread_(start_thread("lc-receipts", [this] { run(); })) {}
 
 ReceiptBook::~ReceiptBook() {
     {

@@ -1,5 +1,7 @@
 #include "cmd/llama_session.h"
 
+#include "base/threads.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
@@ -39,21 +41,11 @@ std::string llama_said() {
     return text.empty() ? "" : " (" + text + ")";
 }
 
-template <typename Function>
-Function* cpu_function(const char* name) {
+std::shared_ptr<moe::ThreadPool> new_threads(int n_threads, bool sleep_between_graphs) {
+    using Idle = moe::ThreadPool::Idle;
     ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (device == nullptr) return nullptr;
-    return reinterpret_cast<Function*>(ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), name));
-}
-
-std::shared_ptr<ggml_threadpool> new_threads(int n_threads, bool sleep_between_graphs) {
-    auto* create = cpu_function<decltype(ggml_threadpool_new)>("ggml_threadpool_new");
-    auto* destroy = cpu_function<decltype(ggml_threadpool_free)>("ggml_threadpool_free");
-    if (create == nullptr || destroy == nullptr) return nullptr;
-    ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
-    if (sleep_between_graphs) params.poll = 0;
-    ggml_threadpool* threads = create(&params);
-    return threads == nullptr ? nullptr : std::shared_ptr<ggml_threadpool>(threads, destroy);
+    return moe::ThreadPool::create(device, n_threads, sleep_between_graphs ? Idle::sleeps : Idle::looks_for_work);
 }
 
 const llama_vocab* vocab_of(const LlamaModel& model) { return llama_model_get_vocab(model.get()); }
@@ -178,7 +170,7 @@ Result<LlamaSession> LlamaSession::open(const LlamaModel& model, const ModelOpti
     session.stop_ = &stop;
     session.threads_ = new_threads(options.threads(), options.sleep_between_graphs);
     if (session.threads_ != nullptr) {
-        llama_attach_threadpool(context, session.threads_.get(), session.threads_.get());
+        llama_attach_threadpool(context, session.threads_->get(), session.threads_->get());
     }
     return session;
 }
@@ -202,8 +194,7 @@ Status LlamaSession::decode_batch(std::span<const llama_token> tokens, bool last
 
     const SteadyClock clock;
     const Instant begin = clock.now();
-    const int32_t error = llama_decode(context_.get(), batch);
-    if (error == 0) llama_synchronize(context_.get());
+    const int32_t error = compute(batch);
     computing_ += clock.now() - begin;
     if (is_set(stop_)) return {Code::unavailable, "interrupted"};
     if (error == 1) return {Code::exhausted, fmt::format("the context of {} tokens is full", n_ctx())};
@@ -217,19 +208,19 @@ Status LlamaSession::decode_batch(std::span<const llama_token> tokens, bool last
     return {};
 }
 
+int32_t LlamaSession::compute(const llama_batch& batch) {
+    const StayOnCpu here(threads_ == nullptr ? -1 : threads_->caller_cpu());
+    const int32_t error = llama_decode(context_.get(), batch);
+    if (error == 0) llama_synchronize(context_.get());
+    return error;
+}
+
 std::span<const float> LlamaSession::logits() const { return {llama_get_logits_ith(context_.get(), -1), n_vocab_}; }
 
 void LlamaSession::clear() { llama_memory_clear(llama_get_memory(context_.get()), true); }
 
 void LlamaSession::rest() {
-    // A CPU module does not hand out ggml_threadpool_pause; but a backend pauses the threads that it exchanges for others.
-    auto* set_threads = cpu_function<decltype(ggml_backend_cpu_set_threadpool)>("ggml_backend_cpu_set_threadpool");
-    if (threads_ == nullptr || set_threads == nullptr) return;
-    ggml_backend_t spare = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, nullptr);
-    if (spare == nullptr) return;
-    set_threads(spare, threads_.get());
-    set_threads(spare, nullptr);
-    ggml_backend_free(spare);
+    if (threads_ != nullptr) threads_->rest();
 }
 
 }  // namespace linkcpp::cmd

@@ -1,11 +1,11 @@
 #pragma once
-// libllama as our commands use it: one model, one context with one sequence, one pool of threads for life (without one
-// llama.cpp makes new threads for every graph). For one thread at a time. `stop` may be set from anywhere: loading and
+// libllama as our commands use it: one model, one context with one sequence, one pool of threads for life. For one thread at a time. `stop` may be set from anywhere: loading and
 // computing then end soon, with an error.
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "cmd/model_options.h"
+#include "moe/thread_pool.h"
 
 #include <atomic>
 #include <functional>
@@ -67,6 +67,8 @@ class LlamaSession {
     Status decode(std::span<const llama_token> tokens, const OnLogits& on_logits = {});
     /// Of the token that was added last.
     std::span<const float> logits() const;
+    /// llama_decode, until it is computed, by the threads of this session. Returns what llama_decode does.
+    int32_t compute(const llama_batch& batch);
     /// Forgets the sequence.
     void clear();
     /// Lets the threads sleep until the next decode(). Without it they look busily for the next graph, and may take a
@@ -86,7 +88,7 @@ class LlamaSession {
     Status decode_batch(std::span<const llama_token> tokens, bool last, const OnLogits& on_logits);
 
     // Order matters: the context goes first, its threads after it.
-    std::shared_ptr<ggml_threadpool> threads_;
+    std::shared_ptr<moe::ThreadPool> threads_;
     std::unique_ptr<llama_context, Free> context_;
     const std::atomic<bool>* stop_ = nullptr;
     size_t n_vocab_ = 0;

@@ -1,6 +1,7 @@
 #include "hub/server.h"
 
 #include "base/log.h"
+#include "base/threads.h"
 #include "hub/session.h"
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -8,7 +9,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <thread>
 
 namespace linkcpp::hub {
@@ -52,10 +52,7 @@ class Server final : public HttpServer {
     void start() override {
         accept();
         for (int i = 0; i < shared_->settings.n_threads; ++i) {
-            threads_.emplace_back([this] {
-                pthread_setname_np(pthread_self(), "lc-hub");
-                shared_->io.run();
-            });
+            threads_.push_back(start_thread("lc-hub", [this] { shared_->io.run(); }));
         }
     }
 

@@ -3,10 +3,10 @@
 #include "base/hex.h"
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/threads.h"
 #include "hub/market/reward.h"
 
 #include <algorithm>
-#include <pthread.h>
 
 namespace linkcpp::hub {
 
@@ -37,8 +37,7 @@ Swarm::Swarm(const Clock& clock, Store& store, const PublicKey& hub, std::vector
       market_(clock, market_settings()) {
     for (market::ModelSpec& model : models)
         market_.add_model(std::move(model));
-    thread_ = std::thread([this] { run(); });
-    pthread_setname_np(thread_.native_handle(), "lc-hub-market");
+    thread_ = start_thread("lc-hub-market", [this] { run(); });
 }
 
 Swarm::~Swarm() { end_waiting(); }

@@ -1,6 +1,7 @@
 #include "moe/device.h"
 
 #include "base/log.h"
+#include "base/threads.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -109,15 +110,8 @@ Result<std::shared_ptr<GgmlDevice>> GgmlDevice::create(ggml_backend_dev_t device
     if (auto* set_n_threads = proc_address<void(ggml_backend_t, int)>(reg, "ggml_backend_set_n_threads")) {
         set_n_threads(created->backend_, created->n_threads_);
     }
-    auto* new_pool = proc_address<decltype(ggml_threadpool_new)>(reg, "ggml_threadpool_new");
-    auto* set_pool = proc_address<decltype(ggml_backend_cpu_set_threadpool)>(reg, "ggml_backend_cpu_set_threadpool");
-    created->free_threadpool_ = proc_address<decltype(ggml_threadpool_free)>(reg, "ggml_threadpool_free");
-    if (new_pool != nullptr && set_pool != nullptr && created->free_threadpool_ != nullptr) {
-        ggml_threadpool_params params = ggml_threadpool_params_default(created->n_threads_);
-        params.poll = 0;  // sleep between graphs: on a phone, or beside the backbone, spinning is theft
-        created->threadpool_ = new_pool(&params);
-        if (created->threadpool_ != nullptr) set_pool(created->backend_, created->threadpool_);
-    }
+    created->threads_ = ThreadPool::create(device, created->n_threads_, ThreadPool::Idle::sleeps);
+    if (created->threads_ != nullptr) created->threads_->serve(created->backend_);
     if (is_cpu(device)) {
         using GetExtra = ggml_backend_buffer_type_t*(ggml_backend_dev_t);
         if (auto* get_extra = proc_address<GetExtra>(reg, "ggml_backend_dev_get_extra_bufts")) {
@@ -133,7 +127,13 @@ Result<std::shared_ptr<GgmlDevice>> GgmlDevice::create(ggml_backend_dev_t device
 
 GgmlDevice::~GgmlDevice() {
     if (backend_ != nullptr) ggml_backend_free(backend_);
-    if (threadpool_ != nullptr) free_threadpool_(threadpool_);
+}
+
+Status GgmlDevice::compute(ggml_cgraph* graph) {
+    const StayOnCpu here(threads_ == nullptr ? -1 : threads_->caller_cpu());
+    const ggml_status status = ggml_backend_graph_compute(backend_, graph);
+    if (status != GGML_STATUS_SUCCESS) return {Code::exhausted, std::string("ggml: ") + ggml_status_to_string(status)};
+    return {};
 }
 
 }  // namespace linkcpp::moe

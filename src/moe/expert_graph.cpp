@@ -106,10 +106,7 @@ void ExpertGraph::set_activations(const RowInputs& inputs) {
 Status ExpertGraph::run(const RowInputs& inputs, const Engine::TakeRows& take) {
     set_activations(inputs);
     ggml_backend_tensor_set(expert_, inputs.expert.data(), 0, inputs.expert.size_bytes());
-    const ggml_status status = ggml_backend_graph_compute(device_->backend(), graph_);
-    if (status != GGML_STATUS_SUCCESS) {
-        return {Code::exhausted, fmt::format("ggml: {}", ggml_status_to_string(status))};
-    }
+    LINKCPP_TRY(device_->compute(graph_));
     const auto n_values = static_cast<size_t>(ggml_nelements(y_));
     if (ggml_backend_buffer_is_host(y_->buffer)) {
         take({static_cast<const float*>(y_->data), n_values});

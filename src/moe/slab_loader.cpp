@@ -1,5 +1,7 @@
 #include "moe/slab_loader.h"
 
+#include "base/threads.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -97,7 +99,7 @@ Status SlabLoader::run() {
     const uint64_t worth = is_cpu ? 1 + total_ / bytes_per_thread : 1;
     std::vector<std::thread> helpers;
     for (uint64_t i = 1; i < std::min<uint64_t>(worth, static_cast<uint64_t>(device_.n_threads())); ++i)
-        helpers.emplace_back(work);
+        helpers.push_back(start_thread("lc-load", work));
     work();
     for (std::thread& helper : helpers)
         helper.join();

@@ -1,7 +1,8 @@
 #include "net/tcp_threads.h"
 
+#include "base/threads.h"
+
 #include <boost/asio/post.hpp>
-#include <pthread.h>
 
 namespace linkcpp::net {
 
@@ -16,10 +17,7 @@ constexpr std::chrono::seconds watch{1};
 
 TcpThreads::TcpThreads(boost::asio::io_context& io, int n_threads) : io_(io), work_(io.get_executor()) {
     for (int i = 0; i < n_threads; ++i) {
-        threads_.emplace_back([this] {
-            pthread_setname_np(pthread_self(), "lc-net");
-            run_own();
-        });
+        threads_.push_back(start_thread("lc-net", [this] { run_own(); }));
     }
 }
 

@@ -1,10 +1,10 @@
 #include "worker/slice_shelf.h"
 
 #include "base/log.h"
+#include "base/threads.h"
 
 #include <cstdio>
 #include <filesystem>
-#include <pthread.h>
 #include <set>
 
 namespace linkcpp::worker {
@@ -109,8 +109,7 @@ void SliceShelf::fetch(const client::Lease& lease) {
     cancelled_ = false;
     arrived_ = 0;
     ended_.reset();
-    thread_ = std::thread([this, lease] { run(lease); });
-    pthread_setname_np(thread_.native_handle(), "lc-fetch");
+    thread_ = start_thread("lc-fetch", [this, lease] { run(lease); });
 }
 
 void SliceShelf::run(const client::Lease& lease) {

@@ -54,7 +54,7 @@ class Tokens {
 };
 
 /// One call of llama_decode: `n` tokens at `position` of each of `n_sequences`.
-Result<double> step(llama_context* context, Tokens& tokens, int n, uint32_t n_sequences, int position) {
+Result<double> step(LlamaSession& session, Tokens& tokens, int n, uint32_t n_sequences, int position) {
     llama_batch batch = llama_batch_init(n * static_cast<int>(n_sequences), 0, 1);
     for (uint32_t s = 0; s < n_sequences; ++s) {
         for (int i = 0; i < n; ++i) {
@@ -68,8 +68,7 @@ Result<double> step(llama_context* context, Tokens& tokens, int n, uint32_t n_se
     }
     const SteadyClock clock;
     const Instant begin = clock.now();
-    const int error = llama_decode(context, batch);
-    llama_synchronize(context);
+    const int error = session.compute(batch);
     const double took = milliseconds(clock.now() - begin);
     llama_batch_free(batch);
     if (error != 0) return {Code::unavailable, "the model could not be computed"};
@@ -83,13 +82,12 @@ Result<std::string> measure(LlamaSession& session, size_t n_vocab, const std::st
     uint32_t batch = 1;
     words >> what >> n >> batch >> pause_ms;
     Tokens tokens(n_vocab);
-    llama_context* context = session.get();
-    llama_memory_clear(llama_get_memory(context), true);
+    session.clear();
     const bool is_prompt = what == "prompt";
     std::string answer;
     for (int i = 0; i < (is_prompt ? 1 : n); ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
-        const auto took = step(context, tokens, is_prompt ? n : 1, is_prompt ? 1 : batch, i);
+        const auto took = step(session, tokens, is_prompt ? n : 1, is_prompt ? 1 : batch, i);
         if (!took.ok()) return took.status();
         answer += fmt::format("{}{:.4f}", answer.empty() ? "" : " ", *took);
     }
