@@ -60,7 +60,7 @@ TEST(Threads, ARestrictedProcessStaysRestricted) {
 
 TEST(Threads, ACpuThatIsNotThereChangesNothing) {
     const std::vector<int> all = allowed();
-    for (const int cpu : {-1, all.back() + 1, CPU_SETSIZE - 1, CPU_SETSIZE, 1 << 20}) {
+    for (const int cpu : {-1, CPU_SETSIZE - 1, CPU_SETSIZE, 1 << 20}) {
         const StayOnCpu here(cpu);
         EXPECT_EQ(allowed(), all) << cpu;
         EXPECT_EQ(allowed_in_a_new_thread(), all) << cpu;
