@@ -2,6 +2,8 @@
 
 #include "base/threads.h"
 
+#include <type_traits>
+
 namespace linkcpp::moe {
 
 namespace {

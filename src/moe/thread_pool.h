@@ -6,7 +6,6 @@
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 #include <memory>
-#include <type_traits>
 
 namespace linkcpp::moe {
 
@@ -14,7 +13,7 @@ class ThreadPool {
   public:
     enum class Idle { sleeps, looks_for_work };
 
-    /// nullptr if `backend` has no use for one (GPUs). With Idle::looks_for_work threads that have nothing to do look
+    /// nullptr if `device` has no use for one (GPUs). With Idle::looks_for_work threads that have nothing to do look
     /// busily for the next graph for some tenths of a second, as llama.cpp's do; else they sleep at once, which a machine
     /// where somebody else computes meanwhile is grateful for.
     static std::shared_ptr<ThreadPool> create(ggml_backend_dev_t device, int n_threads, Idle idle);

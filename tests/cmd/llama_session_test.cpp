@@ -1,6 +1,5 @@
 // A session beside other programs that want the processor.
 
-#include "base/clock.h"
 #include "cmd/llama_session.h"
 #include "moe/files.h"
 

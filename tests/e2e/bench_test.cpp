@@ -77,5 +77,13 @@ TEST_F(Swarm, ABenchOfADenseOrSparseModelSaysWhy) {
     EXPECT_NE(done.err.find("backbone file"), std::string::npos) << done.err;
 }
 
+/// Before anything is measured, which takes minutes.
+TEST_F(Swarm, ABenchOfMoreLayersThanThereAreSaysSo) {
+    const Finished done = run({program("linkcpp"), "bench", "-m", capitals_model(), "--layers", "1,9"});
+    EXPECT_EQ(done.exit_code, 1);
+    EXPECT_NE(done.err.find("--layers 9: the model has 4"), std::string::npos) << done.err;
+    EXPECT_EQ(done.err.find("measuring"), std::string::npos) << done.err;
+}
+
 }  // namespace
 }  // namespace linkcpp::test

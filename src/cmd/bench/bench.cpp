@@ -120,9 +120,6 @@ Status measure_decodes(const Options& options, const moe::ModelFile& model, cons
         if (options.suite && report.layers > 2) plan.layers.push_back(2);
         if (options.suite && report.layers > 1) plan.layers.push_back(1);
     }
-    const int most = *std::max_element(plan.layers.begin(), plan.layers.end());
-    if (most > report.layers)
-        return {Code::invalid_argument, fmt::format("--layers {}: the model has {} with experts", most, report.layers)};
     return measure_decode(plan, stop, report);
 }
 
@@ -137,6 +134,11 @@ Status measure(const Options& options, const std::atomic<bool>& stop, bench::Rep
     report.layers = static_cast<int>(std::count_if(model->layers().begin(), model->layers().end(),
                                                    [](const moe::ModelLayer& layer) { return layer.n_expert > 0; }));
     if (report.layers == 0) return {Code::invalid_argument, options.compute.model + ": the model has no experts"};
+    for (const int layers : options.layers) {
+        if (layers <= report.layers) continue;
+        return {Code::invalid_argument,
+                fmt::format("--layers {}: the model has {} with experts", layers, report.layers)};
+    }
     const Scratch scratch(options.scratch);
     if (scratch.path().empty()) return {Code::io, "no temporary folder can be made; name one with --scratch"};
     if (options.only != "decode") LINKCPP_TRY(measure_one_layer(options, *model, scratch.path(), stop, report));

@@ -16,8 +16,8 @@ struct DecodePlan {
     std::function<Status(int layer_begin, int layer_end, const std::string& path)> cut;
     std::string slice;               ///< where, one at a time
     std::vector<int> expert_layers;  ///< of the model, ascending
-    std::vector<int>
-        layers;  ///< numbers of remote layers to measure, each at most as many as there are; all of them: with a prompt
+    /// How many layers are remote, one measurement after the other: at most as many as have experts. With all: also a prompt.
+    std::vector<int> layers;
     std::vector<int> round_trips;  ///< milliseconds; 0: without anything in between
     std::vector<uint32_t> batches;
     int n_prompt = 512, n_steps = 12, n_rounds = 5;
